@@ -31,10 +31,9 @@ from llm_as_judge.events import PromptEvent
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.llm.cache import ResponseCache
-from llm_as_judge.llm.client import LLMReply, _message
+from llm_as_judge.llm.client import _message
 from llm_as_judge.operators.base import Toolbox
-from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.operators.catalog import OPERATORS, type_word
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
@@ -97,8 +96,8 @@ class Scripted:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    async def chat(self, prompt: str, **request: Any) -> LLMReply:
-        return LLMReply(self.text, "", "stop", 1, 1, 0.0, 0.0)
+    async def chat(self, prompt: str, **request: Any) -> Exchange:
+        return Exchange(prompt, self.text, "stop", 1, 1, 0.0, 0.0)
 
     async def run_code(self, source: str, **options: Any) -> CodeResult:
         return CodeResult("raised", value=[False, self.text, self.text], stdout=self.text, error=self.text)
@@ -145,7 +144,7 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
             given = ("f" if key == "entry_point" else "short") if reply else text
             half = len(given) // 2
             kinds = {"str": given, "int": 3, "list[str]": [given[:half], given[half:]]}
-            arguments[key] = kinds[str(parameter.annotation)]
+            arguments[key] = kinds[type_word(parameter)]
         await OPERATORS[name](tools)(**arguments)
 
     return run
@@ -196,12 +195,6 @@ def read_response(text: str) -> None:
     Transport(ServerConfig(base_url="http://localhost/v1"))._quote(body)
 
 
-def remember(text: str) -> None:
-    cache = ResponseCache(None)
-    cache.put({"prompt": text}, {"text": text})
-    assert cache.get({"prompt": text})
-
-
 #: Reader -> characters of the largest text that reaches it.
 READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "extract_code": (KEPT, extract_code),
@@ -225,7 +218,6 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),
     "frames": (3_999_000, receive),
     "endpoint": (1_000_000, read_response),
-    "cache": (KEPT, remember),
 }
 
 #: Modules that parse, match or decode only texts of the user or of this package.

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from llm_as_judge.config.fields import Float, InputPath, Names, OutputPath, Strict, Url, Urls
+from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls
 
 DEFAULT_API_KEY = "sk-dummy"
 
@@ -68,7 +68,6 @@ class JudgeConfig(EndpointConfig):
     )
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
-    cache: OutputPath | None = Field(None, description="SQLite file for the judge's replies; null = in memory.")
     audit_share: Float = Field(0.1, ge=0, le=1, description="Share of True verdicts of the LLM judge that are checked.")
     audit_gap: Float = Field(0.2, gt=0, le=1, description="Rise of the share of failed checks that raises the alarm.")
     audit_action: Literal["warn", "stop"] = Field("warn", description="Effect of the alarm on a training run.")

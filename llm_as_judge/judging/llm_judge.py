@@ -16,7 +16,7 @@ from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
 from llm_as_judge.judging import prompts
 from llm_as_judge.judging.prompts import fence
-from llm_as_judge.llm.client import ChatModel, LLMReply
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange
 
 logger = logging.getLogger(__name__)
@@ -46,9 +46,9 @@ class _Case:
     dataset: str
     heard: list[Exchange]
 
-    async def chat(self, prompt: str, **request: Any) -> LLMReply:
+    async def chat(self, prompt: str, **request: Any) -> Exchange:
         reply = await self.llm.chat(prompt, **request)
-        self.heard.append(reply.answering(prompt))
+        self.heard.append(reply)
         return reply
 
 
@@ -126,21 +126,21 @@ class LLMJudge:
             if reply.finish_reason == "length":
                 problem = f"cut off at {request['max_tokens']} tokens"
             elif correct is None:
-                problem = f"no verdict in {reply.text[-120:]!r}"
+                problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
-                return Decision(correct, " ".join(reply.text[:2000].split())[:200])
+                return Decision(correct, " ".join(reply.reply[:2000].split())[:200])
         return Decision(None, f"judge abstained twice, last: {problem}")
 
-    async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[LLMReply, bool | None]:
+    async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[Exchange, bool | None]:
         """One request, with a JSON schema until the server refuses one."""
         data = case.question, case.references, case.candidate
         if self._structured:
             prompt = prompts.build_prompt(*data, prompts.JSON_PROMPT) + prompts.JSON_RETRY_LINE * attempt
             try:
                 reply = await case.chat(prompt, **request, response_format=prompts.VERDICT_SCHEMA)
-                return reply, parse_json_verdict(reply.text)
+                return reply, parse_json_verdict(reply.reply)
             except RequestRefused as error:
                 logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                 self._structured = False
         reply = await case.chat(prompts.build_prompt(*data) + prompts.RETRY_LINE * attempt, **request)
-        return reply, parse_verdict(reply.text)
+        return reply, parse_verdict(reply.reply)

@@ -32,9 +32,9 @@ class AnswerGenerate(Operator):
     async def __call__(self, input: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.answer_generate.format(input=input))
         cut = cut_off(reply)
-        answer, thought = field(reply.text, "answer", cut=cut), field(reply.text, "thought") or ""
+        answer, thought = field(reply.reply, "answer", cut=cut), field(reply.reply, "thought") or ""
         if answer is None:
-            whole = "" if cut else reply.text.strip()
+            whole = "" if cut else reply.reply.strip()
             return result(parse_ok=False, error="no <answer> in the reply", thought=thought, answer=whole)
         return result(thought=thought, answer=answer)
 

@@ -28,8 +28,8 @@ class Review(Operator):
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.review.format(problem=problem, solution=solution))
-        feedback = field(reply.text, "feedback") or ""
-        verdict = truth(field(reply.text, "review_result", cut=cut_off(reply)))
+        feedback = field(reply.reply, "feedback") or ""
+        verdict = truth(field(reply.reply, "review_result", cut=cut_off(reply)))
         if verdict is None:
             return result(parse_ok=False, error="no True or False in the reply", review_result=True, feedback=feedback)
         return result(review_result=verdict, feedback=feedback)
@@ -48,8 +48,8 @@ class Revise(Operator):
         prompt = self.tools.prompts.revise.format(problem=problem, solution=solution, feedback=feedback)
         reply = await self.tools.reply(self.NAME, prompt)
         cut = cut_off(reply)
-        revised = field(reply.text, "solution", cut=cut)
+        revised = field(reply.reply, "solution", cut=cut)
         if not revised:
-            whole = reply.text.strip() if revised is None and not cut else ""
+            whole = reply.reply.strip() if revised is None and not cut else ""
             return result(parse_ok=False, error="no <solution> in the reply", solution=whole or solution)
         return result(solution=revised)
