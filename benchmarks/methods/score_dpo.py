@@ -31,6 +31,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Group, Problem
@@ -95,9 +96,7 @@ async def sample(author: PolicyAuthor, problems: Sequence[Problem], parts: Rollo
     written = author.engine.generate(
         [author.policy.encode(prompt) for prompt in prompts],
         config.training.num_return_sequences_in_group,
-        temperature=config.generation.temperature,
-        top_p=config.generation.top_p,
-        top_k=config.generation.top_k,
+        sampling=Sampling(config.generation.temperature, config.generation.top_p, config.generation.top_k),
         max_new_tokens=config.training.response_max_length,
         seed=seed,
     )

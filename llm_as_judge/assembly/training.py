@@ -89,7 +89,7 @@ def _parts(
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
     log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
-    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
+    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.instructions))
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)

@@ -19,7 +19,6 @@ class ServerConfig(Strict):
     timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request in seconds.")
     max_retries: int = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
     concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
-    no_proxy: str = Field("localhost,127.0.0.1", description="Hosts that bypass the proxy, separated by commas.")
 
 
 class EngineConfig(ServerConfig):

@@ -16,7 +16,7 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
 _CONNECTION = (
-    "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "no_proxy", "second_base_url",
+    "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "second_base_url",
     "persistence_dir",
 )  # fmt: skip
 _IRRELEVANT = ("output", "budget", "tracking")

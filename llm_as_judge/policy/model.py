@@ -30,7 +30,8 @@ from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
-from llm_as_judge.policy.scoring import Layout, MicroBatch, Sampling, TokenScores
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
 from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt

@@ -1,10 +1,25 @@
 """The distribution that tokens are sampled from, used by the sampler and by the trainer. Pure tensor functions."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 #: Lowest temperature that is computed with. Lower ones draw the same tokens, but their scores overflow float32.
 _COLDEST = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The distribution that completions were drawn from, and are scored under."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+#: The policy's own distribution.
+PLAIN = Sampling()
 
 
 def sampling_logprobs(
@@ -25,11 +40,12 @@ def sampling_logprobs(
         threshold = logits.detach().topk(top_k, dim=-1).values[..., -1:]
         logits = _drop(logits, logits < threshold, keep)
     if top_p < 1.0:
-        ordered, order = logits.detach().softmax(-1).sort(dim=-1, descending=True)
+        left = top_k if 0 < top_k < logits.shape[-1] else logits.shape[-1]
+        ordered, order = logits.detach().softmax(-1).topk(left, dim=-1)
         # A token is dropped if the mass before it already reaches top_p; the first always stays.
         drop_ordered = ordered.cumsum(-1) - ordered >= top_p
         drop_ordered[..., 0] = False
-        drop = torch.zeros_like(drop_ordered).scatter(-1, order, drop_ordered)
+        drop = torch.ones_like(logits, dtype=torch.bool).scatter(-1, order, drop_ordered)
         logits = _drop(logits, drop, keep)
     return logits.log_softmax(-1)
 

@@ -12,7 +12,7 @@ from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.chat import chat_ids, text_of
 from llm_as_judge.policy.model import Policy, resolve_dtype
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion, Prompt
 
 

@@ -22,8 +22,7 @@ from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.policy import local, prefill, scoring
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import sampling_logprobs
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling, sampling_logprobs
 from llm_as_judge.policy.tree import padded_batches, plan
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import Completion

@@ -218,6 +218,8 @@ def test_filters_are_hugging_faces_and_leave_the_sampled_token() -> None:
     for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
         expected = warper(None, expected)
     assert torch.allclose(sampling_logprobs(logits, 0.7, 0.8, 20).exp(), expected.softmax(-1), atol=1e-6)
+    one_by_one = sampling_logprobs(sampling_logprobs(logits, 0.7, top_k=20), top_p=0.8)  # top-p over the vocabulary
+    assert torch.allclose(sampling_logprobs(logits, 0.7, 0.8, 20), one_by_one)
     scores = sampling_logprobs(LOGITS, 1.0, 0.3, 1, keep=torch.tensor([4]))
     assert torch.isfinite(scores[0, 4]) and torch.isfinite(scores[0, 0])
     assert float(scores.exp().sum()) == pytest.approx(1)
