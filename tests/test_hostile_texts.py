@@ -28,6 +28,7 @@ from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import LONGEST_PARSED
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.events import PromptEvent
+from llm_as_judge.files import cut
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
@@ -39,7 +40,7 @@ from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.public_test import run_assert
-from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict, cut
+from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
 from llm_as_judge.types import (
     DOMAINS,
     Completion,
@@ -152,9 +153,9 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
 
 def rollout(text: str) -> Rollout:
     """A rollout whose texts are as long as they are kept."""
-    exchange = Exchange(cut(text), cut(text), "stop", 1, 1, 0.0, 0.0)
+    exchange = Exchange(cut(text, KEPT), cut(text, KEPT), "stop", 1, 1, 0.0, 0.0)
     calls = [OperatorCall("Custom", {"input": text, text: [text]}, {"response": text}, (exchange,) * 3)] * 24
-    run = Execution("finished", cut(text), tuple(calls), error=text[:2000])
+    run = Execution("finished", cut(text, KEPT), tuple(calls), error=text[:2000])
     verdict = Verdict(False, "llm", text[:200], exchanges=(exchange,))
     completion = Completion(text, (), (), (), "stop")
     return Rollout(PROBLEMS["math"], completion, extract_code(text), run, verdict, Reward(0.0))

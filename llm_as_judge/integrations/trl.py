@@ -146,16 +146,3 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
         "shuffle_dataset": False,  # the rows are in the order of the configured mixture
         "chat_template_kwargs": {"enable_thinking": False},
     }
-
-
-def lora_arguments(config: Config) -> dict[str, Any]:
-    """Settings for PEFT's ``LoraConfig``."""
-    model = config.model
-    modules = model.lora_target_modules
-    return {
-        "r": model.lora_rank,
-        "lora_alpha": model.lora_alpha,
-        "lora_dropout": model.lora_dropout,
-        "target_modules": modules if isinstance(modules, str) else list(modules),
-        "task_type": "CAUSAL_LM",
-    }

@@ -25,7 +25,6 @@ from transformers.utils import logging as hf_logging
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError, refusing
-from llm_as_judge.experience.embedding import embed
 from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
@@ -38,6 +37,8 @@ from llm_as_judge.types import Completion, Prompt
 
 #: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
 SMALL_MODEL = 20_000_000
+
+_EMBEDDED = 512
 
 #: Adapter of the KL reference, if training does not start from the bare base model.
 _REFERENCE = "reference"
@@ -56,14 +57,6 @@ class Policy:
         device = resolve_device(config.device)
         base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
         silence(base)
-        modules = config.lora_target_modules
-        lora = LoraConfig(
-            r=config.lora_rank,
-            lora_alpha=config.lora_alpha,  # type: ignore[arg-type]
-            lora_dropout=config.lora_dropout,
-            target_modules=modules if isinstance(modules, str) else list(modules),
-            task_type="CAUSAL_LM",
-        )
         # The adapter depends on its seed only, and the caller's random state is left as it was.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
@@ -71,11 +64,11 @@ class Policy:
                 # PEFT reads an attribute of transformers by its old name.
                 warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
                 try:
-                    self.model: Any = get_peft_model(base, lora)
+                    self.model: Any = get_peft_model(base, LoraConfig(**lora_arguments(config)))
                 except (ValueError, re.error) as error:
                     raise ConfigError(
-                        f"model.lora_target_modules={modules!r}: {error}; give all-linear, names of layers such as "
-                        "[q_proj, v_proj], or a regular expression over their full names"
+                        f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of "
+                        "layers such as [q_proj, v_proj], or a regular expression over their full names"
                     ) from error
         for layer in self._adapted():
             # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
@@ -203,10 +196,28 @@ class Policy:
             return f"{config.model_type} uses attention {config._attn_implementation!r}, which has no shared prefixes"
         return why_not(config.get_text_config(), self.config.lora_dropout, longest)
 
+    @torch.inference_mode()
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors [N, hidden] by the frozen base model, comparable throughout training."""
-        with self.model.disable_adapter():
-            return embed(self.base, self.tokenizer, texts)
+        """Unit vectors [N, hidden]: mean hidden states of the last layer, over a text's last ``_EMBEDDED`` tokens.
+
+        By the frozen base model, so that they stay comparable throughout training. Texts are forwarded one at a time:
+        in a batch, padding changes the last bits, and a resumed run would form other batches.
+        """
+        base, was_training = self.base, self.base.training
+
+        def vector(text: str) -> NDArray[np.float32]:
+            # An empty text still needs a token; 0 stands for it.
+            ids = self.tokenizer.encode(text, add_special_tokens=False)[-_EMBEDDED:] or [0]
+            row = torch.tensor([ids], device=self.device)
+            hidden = base.get_decoder()(input_ids=row, use_cache=False).last_hidden_state[0].float()
+            return np.asarray(torch.nn.functional.normalize(hidden.mean(0), dim=-1).cpu())
+
+        base.eval()
+        try:
+            with self.model.disable_adapter():
+                return np.stack([vector(text) for text in texts])
+        finally:
+            base.train(was_training)
 
     @contextmanager
     def generation_weights(self) -> Iterator[Any]:
@@ -302,6 +313,18 @@ class Policy:
                 yield
             finally:
                 self.model.base_model.set_adapter("default")
+
+
+def lora_arguments(config: ModelConfig) -> dict[str, Any]:
+    """Settings for PEFT's ``LoraConfig``."""
+    modules = config.lora_target_modules
+    return {
+        "r": config.lora_rank,
+        "lora_alpha": config.lora_alpha,
+        "lora_dropout": config.lora_dropout,
+        "target_modules": modules if isinstance(modules, str) else list(modules),
+        "task_type": "CAUSAL_LM",
+    }
 
 
 def silence(base: Any) -> None:

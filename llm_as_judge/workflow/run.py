@@ -20,12 +20,13 @@ from typing import Any
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
+from llm_as_judge.files import cut
 from llm_as_judge.llm.client import ChatModel, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
-from llm_as_judge.sandbox.results import cut
+from llm_as_judge.sandbox.results import KEPT
 from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Question
 from llm_as_judge.workflow.lint.check import lint
 
@@ -197,7 +198,7 @@ class _Call:
                 message = f"{self.name}: a prompt of {size} characters does not fit the executor's context"
                 raise WorkflowError(message) from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
-        self.exchanges.append(replace(reply, prompt=cut(prompt), reply=cut(reply.reply)))
+        self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
         return reply
 
 

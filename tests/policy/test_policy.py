@@ -60,7 +60,6 @@ def test_embeddings_are_unit_vectors_that_training_does_not_change(device: str) 
     rough, long = tiny_policy(dtype="bfloat16", hidden=128, device=device), [*texts, "9 4 22 11 2 " * 12]
     alone = [rough.embed([text])[0] for text in long]
     assert (rough.embed(long) == alone).all()  # bit for bit, because a resumed run embeds other texts together
-    assert fresh.embed([]).shape == (0, 32)
     assert fresh.model.training
 
 
