@@ -4,7 +4,6 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 (``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,14 +28,12 @@ from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
+from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
 from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt
-
-#: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
-SMALL_MODEL = 20_000_000
 
 _EMBEDDED = 512
 
@@ -103,7 +100,7 @@ class Policy:
             policy.keep_as_reference()
         if adapter is not None:
             policy.load_adapter(adapter)
-        fit_threads(policy)
+        fit_threads(policy.device, base.num_parameters())
         return policy
 
     @classmethod
@@ -336,47 +333,3 @@ def silence(base: Any) -> None:
         noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
         for name in (*noisy, "p") if isinstance(module, torch.nn.modules.dropout._DropoutNd) else noisy:
             setattr(module, name, 0.0)
-
-
-def resolve_device(name: str) -> torch.device:
-    """Device by name; ``auto`` is cuda if available, else cpu."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled with CUDA
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"model.device={name!r} is not available: {reason}; use auto, cpu, cuda or cuda:N") from error
-    return device
-
-
-def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dtype:
-    """Precision by name; ``auto`` is bfloat16 where it is fast, else float32.
-
-    It is fast on CUDA and, except for small models, on CPUs with instructions for it (AVX512-BF16, AMX).
-    """
-    if name == "auto":
-        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and _cpu_computes_bfloat16()
-        return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')
-    return dtype
-
-
-def _cpu_computes_bfloat16() -> bool:
-    """Whether the CPU computes bfloat16 natively; emulation is several times slower than float32."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
-def fit_threads(policy: Policy) -> None:
-    """Limits torch to one thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
-
-    On two idle cores a second thread saves a tenth of the time. If one core is busy, two threads take five times as
-    long as one, because they spin while they wait for each other.
-    """
-    small = policy.base.num_parameters() < SMALL_MODEL
-    if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)

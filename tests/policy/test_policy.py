@@ -11,7 +11,8 @@ from jinja2 import Environment
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.chat import chat_ids, text_of
-from llm_as_judge.policy.model import Policy, resolve_dtype
+from llm_as_judge.policy.device import resolve_dtype
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion, Prompt
 
