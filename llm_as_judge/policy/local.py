@@ -181,7 +181,7 @@ def decode_attention(
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """A token [R] and its log-prob [R] for each row of ``logits`` [R, V]; greedy at temperature 0."""
     if sampling.temperature > 0:
-        logprobs = sampling_logprobs(logits, sampling.temperature, sampling.top_p, sampling.top_k)
+        logprobs = sampling_logprobs(logits, sampling)
         token = sample(logprobs, uniform.to(logits.device))
     else:
         logprobs, token = sampling_logprobs(logits), logits.argmax(-1)

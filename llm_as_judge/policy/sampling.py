@@ -22,14 +22,13 @@ class Sampling:
 PLAIN = Sampling()
 
 
-def sampling_logprobs(
-    logits: Tensor, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0, keep: Tensor | None = None
-) -> Tensor:
+def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor | None = None) -> Tensor:
     """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
 
     Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face and vLLM.
     ``keep`` [...] are ids that are never filtered: a sampled token must not leave the support by a rounding error.
     """
+    temperature, top_p, top_k = sampling.temperature, sampling.top_p, sampling.top_k
     if temperature <= 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; greedy decoding has no sampling distribution")
     if logits.dtype in (torch.float16, torch.bfloat16):

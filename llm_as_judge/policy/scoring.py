@@ -143,9 +143,7 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
     """Log-probs and entropies [E]; logits are computed in chunks."""
 
     def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-        full = sampling_logprobs(
-            logits_of(base, states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids
-        )
+        full = sampling_logprobs(logits_of(base, states), sampling, keep=ids)
         return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
 
     rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)

@@ -128,7 +128,7 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
                 states = base.get_decoder()(
                     input_ids=ids, position_ids=store.next_positions()[:, None], use_cache=False, store=store
                 )
-                logprobs = sampling_logprobs(logits_of(base, states.last_hidden_state[:, 0]), 0.3, 0.95)
+                logprobs = sampling_logprobs(logits_of(base, states.last_hidden_state[:, 0]), Sampling(0.3, 0.95))
                 local.sample(logprobs, torch.rand(len(chunk), dtype=torch.float64))
                 del hidden, store, states, logprobs
     assert watch.products == {torch.bfloat16}
