@@ -15,7 +15,7 @@ LAYERS = {
             "types errors",
             "files events runlog config answers",
             "llm sandbox operators rewards",
-            "judging workflow data experience policy",
+            "judging workflow data policy",
             "rl",
             "evaluation",
             "views embedded",

@@ -15,8 +15,8 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
-from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.policy.device import Device
+from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer

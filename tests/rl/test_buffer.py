@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.errors import DataError
-from llm_as_judge.experience.buffer import Experience, ExperienceBuffer
+from llm_as_judge.rl.buffer import Experience, ExperienceBuffer
 
 CODE = """class Workflow:
     def __init__(self, name, llm_config, dataset):
