@@ -33,10 +33,8 @@ class Trace:
     @property
     def asked(self) -> list[str]:
         """Prompts to executor and judge."""
-        talks = [
-            talk for e in self.of("rollout") for talk in (e["judged"], *(call["exchanges"] for call in e["calls"]))
-        ]
-        return [exchange["prompt"] for talk in talks for exchange in talk]
+        judged = [exchange for event in self.of("rollout") for exchange in event["judged"]]
+        return [exchange["prompt"] for exchange in [*judged, *exchanges(self.of("rollout"))]]
 
 
 def exchanges(rollouts: list[dict[str, Any]]) -> list[dict[str, Any]]:

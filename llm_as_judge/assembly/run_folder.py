@@ -22,9 +22,9 @@ from llm_as_judge.config.identity import decisive, identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.experience.buffer import sample_files
 from llm_as_judge.files import locked, make_folder, read_json, write_json
 from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.buffer import sample_files
 from llm_as_judge.runlog import EventLog
 
 _IDENTITY = "run.json"

@@ -131,7 +131,6 @@ class TrainingConfig(Strict):
 
 class GenerationConfig(Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
-    final_temperature: Float | None = Field(None, gt=0, description="Temperature of the last step, reached linearly.")
     eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and `solve`.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
@@ -202,7 +201,6 @@ class WorkflowConfig(Strict):
     max_tokens: int | None = Field(None, gt=0, description="Maximum executor tokens per workflow; null = unlimited.")
     max_cost: Float | None = Field(None, gt=0, description="Maximum executor cost per workflow; null = unlimited.")
     enhancer: InputPath | None = Field(None, description="YAML file with the Layer 2 instructions; null = off.")
-    enhanced_operators: Names | None = Field(None, description="Operators changed by Layer 2; null = all in its file.")
     layer1: bool = Field(True, description="Operators, rules and guidance in the policy's prompt.")
     show_problem: bool = Field(True, description="The problem in the policy's prompt; false is a control experiment.")
     guidance: InputPath | None = Field(None, description="YAML file with the Layer 1 guidance; null = built in.")
@@ -265,7 +263,6 @@ class BufferConfig(Strict):
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
     persistence_dir: OutputPath | None = Field(None, description="Folder of the stored buffer; null = not stored.")
     reuse: bool = Field(False, description="Start a new run with the stored workflows; false: move them aside.")
-    min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
 
 
 class BudgetConfig(Strict):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
+from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Prompt, Question
 from llm_as_judge.workflow.lint.check import lint
@@ -61,7 +62,7 @@ def look_at(
     groups = author.engine.generate(
         [encoded[i] for i in fitting],
         samples,
-        temperature=1.0,
+        sampling=PLAIN,
         max_new_tokens=training.response_max_length,
         seed=training.seed,
     )

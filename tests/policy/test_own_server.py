@@ -95,7 +95,7 @@ def test_it_ends_with_all_its_processes_and_bypasses_proxies(tmp_path: Path, mon
     monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    server = start(load_config(None, [f"engine.python={program(tmp_path)}", "engine.no_proxy=intranet"]), tmp_path)
+    server = start(load_config(None, [f"engine.python={program(tmp_path)}"]), tmp_path)
     noted, address = json.loads((tmp_path / "noted").read_text()), server.config
     assert "up" in server.log.read_text() and "PYTHONPATH" not in noted["environment"]
 
