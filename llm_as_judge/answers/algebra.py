@@ -20,10 +20,9 @@ import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
-from llm_as_judge.answers.formulas import Tree, approximate, exact, nodes, num, symbols
+from llm_as_judge.answers.formulas import Tree, approximate, exact, nodes, symbols
 
 logger = logging.getLogger(__name__)
 
@@ -67,15 +66,6 @@ def equal(a: Tree, b: Tree) -> bool:
         return x == y
     matrices = all(any(node[0] == "mat" for node in nodes(tree)) for tree in (a, b))
     return (matrices or _agree(a, b)) and proved(a, b)
-
-
-def factor(a: Tree, b: Tree) -> Fraction | None:
-    """``a / b`` if it is proved to be a rational number other than 0; else None."""
-    quotients = [x / y for x, y in _values(a, b) if x is not None and y]
-    if not symbols(a) or symbols(a) != symbols(b) or len(quotients) < _POINTS:
-        return None
-    quotient = Fraction(quotients[0].real).limit_denominator(10_000)
-    return quotient if quotient and equal(a, ("mul", num(quotient), b)) else None
 
 
 def _values(a: Tree, b: Tree) -> Iterator[tuple[complex | None, complex | None]]:

@@ -9,7 +9,7 @@ from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS, Unit, unit_named
 
 _LONGEST = 8000
-_SENTENCE = re.compile(r"(?<=[.?!])(?<!\d!)\s+|\n")
+_SENTENCE = re.compile(r"(?<=[.?!])(?<!\d!)(?<! [A-Z]\.)\s+|\n")
 _QUESTION_WORD = re.compile(  # not the "when" of "When Ann is 9, how old is Ben?"
     r"(?:\w+ed in )?\b(?:what|how|which|who|whose|whom|why|(?:when|where)\b(?!.*, (?:what|how|which|who)\b))\b",
     re.IGNORECASE,
@@ -20,7 +20,7 @@ _TASK_WORD = re.compile(
     r"|rationalize|complete|order|put)\b",
     re.IGNORECASE,
 )
-_HEAD = 4  # words
+_HEAD = 5  # words
 #: What makes a name a part of something else: "coefficient of x^3", "sin x", "for all x".
 _OWNER = re.compile(
     r"(\w+) of (?:the |angle )*\Z|\b(?:sin|cos|tan|cot|sec|csc|log|ln)[\s(]*\Z"
@@ -36,6 +36,20 @@ _UNIT = re.compile(
 )
 _TRANSPARENT = frozenset("value values measure length measures solutions".split())
 _ONE = frozenset("a an one each every per this last next first same".split())
+#: Words of a question by the quantity that they ask for.
+_DIMENSIONS = {
+    "$": r"cost|price|pa(?:y|id)|earn|sp[ae]n[dt]|money|profit|worth|charge|total|much",
+    "length": r"far|long|length|tall|height|wide|width|deep|depth|high|distance|radius|diameter|perimeter|side",
+    "length/time": r"fast|speed|rate",
+    "time": r"long|time|duration",
+    "years": r"\bold\b|\bage\b|long",
+    "mass": r"heavy|weigh|mass",
+    "volume": r"volume|capacity|much",
+    "space": r"volume|capacity",
+    "area": r"area",
+    "°": r"angle|degree|\\circ|°|\barc\b",
+}
+_MONEY = frozenset("$€£¥")
 
 
 @lru_cache(maxsize=64)
@@ -55,7 +69,7 @@ def _interrogative(sentence: str) -> re.Match[str] | None:
     return next(asking, words[-1] if words else None)
 
 
-def head(question: str) -> str:
+def _head(question: str) -> str:
     """The first words of each asking clause: they name what is asked, the others may name what is given."""
     return "\n".join(" ".join(clause.split()[:_HEAD]) for clause in asked(question).split("\n"))
 
@@ -77,14 +91,43 @@ def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
     return tuple(found)
 
 
+def may_have(unit: Unit, question: str) -> bool:
+    """Whether an answer may have this unit: the one that the question wants, or the only one that fits its words."""
+    clause, everywhere = asked(question), units(question)
+    if unit.quantity == "%":
+        return unit in everywhere
+    if wanted := units(clause, wanted=True):
+        return (unit.quantity, unit.size) in ((found.quantity, found.size) for found in wanted)
+    named = [found for found in everywhere if unit.quantity not in _MONEY or found.quantity in _MONEY]
+    rivals = [found for found in named if _base(found) != _base(unit)]  # of minutes and seconds, either may be meant
+    known = len(rivals) < len(named) or unit.quantity in (*_MONEY, "°") or (not named and unit.size == 1)
+    fitting = _fits(unit, question) and not any(_fits(found, question) for found in rivals)
+    return known and fitting and "how many" not in clause.lower()
+
+
+def _fits(unit: Unit, question: str) -> bool:
+    """Whether the first words of the question may ask for a quantity of this unit."""
+    quantity = "$" if unit.quantity in _MONEY else unit.quantity
+    dimension = _DIMENSIONS.get("length" if quantity == "units" else quantity.removeprefix("units "))
+    return dimension is not None and re.search(dimension, _head(question), re.IGNORECASE) is not None
+
+
+def _base(unit: Unit) -> tuple[str, object]:
+    """Units of one family with the same base fit together: cm and square cm, but not cents and dollars."""
+    if unit.quantity in _MONEY:
+        return "$", (unit.quantity, unit.size)
+    power = {"length": 1, "area": 2, "space": 3}.get(unit.quantity)
+    return ("length", round(float(unit.size) ** (1 / power), 9)) if power else (unit.quantity, unit.size)
+
+
 def is_asked(name: str, question: str) -> bool:
     """Whether the question asks for ``name`` itself: ``a + b`` but not ``a`` in "What is a + b?"."""
     name, text = (re.sub(r"\\overline|[\\{}]", "", clean(part)) for part in (name, asked(question)))
     text = re.sub(r"[$ ]+", " ", text)
     if len(name) > 2 and name.isalpha() and not name.isupper():
-        name, text = name.casefold(), head(question).casefold()
+        name, text = name.casefold(), _head(question).casefold()
     if name.isalpha() and name.isupper() and name not in unknowns(question):
-        words = re.findall("[a-z]+", (head(question) if len(name) == 1 else text).casefold())
+        words = re.findall("[a-z]+", (_head(question) if len(name) == 1 else text).casefold())
         if name.casefold() in "".join(word[0] for word in words if len(word) > 3 or len(name) > 1):
             return True  # its initials: A of area, GCD of greatest common divisor
     letters = " ?".join(map(re.escape, name.replace(" ", "")))

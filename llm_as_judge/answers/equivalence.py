@@ -18,16 +18,23 @@ from itertools import product
 from typing import Literal
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.asked import asked, head, is_asked, units, unknowns
+from llm_as_judge.answers.asked import asked, is_asked, may_have, units, unknowns
 from llm_as_judge.answers.code import last_block
-from llm_as_judge.answers.extraction import LONGEST_REPLY, last_boxed, last_sentence, statement, visible
-from llm_as_judge.answers.formulas import Tree, arranged, nodes, numbers, parse, symbols
+from llm_as_judge.answers.extraction import (
+    LONGEST_REPLY,
+    chosen_option,
+    last_boxed,
+    last_sentence,
+    letter,
+    statement,
+    visible,
+)
+from llm_as_judge.answers.formulas import Tree, arranged, nodes, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
-from llm_as_judge.answers.options import chosen_option, letter
 from llm_as_judge.answers.restating import restates
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import UNITS, Unit, split_unit
+from llm_as_judge.answers.units import UNITS, split_unit
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Domain
 
@@ -40,7 +47,8 @@ _FORM_ASKED = re.compile(
     r"\b(?:factor(?!ial)|expand|simpl[ei]|rationali[sz]|partial fraction|complet\w* the square|in (?:the )?form)",
     re.IGNORECASE,
 )
-_INCHES = re.compile(r"[^\"'\u2018-\u201d]*\d\s?(?:[\"\u201d\u2032\u2033]|['\u2019]{1,2})\W*")
+#: Asked back, a factorial or inches.
+_SIGNED = re.compile(r".*(?:\?|\d!)\W*|[^\"'\u2018-\u201d]*\d\s?[\"'\u2019\u201d\u2032\u2033]+\W*", re.DOTALL)
 _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solutions|zeros|integers)\b", re.IGNORECASE)
 _ORDER_ASKED = re.compile(
     r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
@@ -50,20 +58,6 @@ _NUMBER_FORM_ASKED = re.compile(
     re.IGNORECASE,
 )
 _SCIENTIFIC = re.compile(r"-?\d(?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE)
-#: Words of a question by the quantity that they ask for.
-_DIMENSIONS = {
-    "$": r"cost|price|pa(?:y|id)|earn|sp[ae]n[dt]|money|profit|worth|charge|total|much",
-    "length": r"far|long|length|tall|height|wide|width|deep|depth|high|distance|radius|diameter|perimeter|side",
-    "length/time": r"fast|speed|rate",
-    "time": r"long|time|duration",
-    "years": r"\bold\b|\bage\b|long",
-    "mass": r"heavy|weigh|mass",
-    "volume": r"volume|capacity|much",
-    "space": r"volume|capacity",
-    "area": r"area",
-    "°": r"angle|degree|\\circ|°|\barc\b",
-}
-_MONEY = frozenset("$€£¥")
 _MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
@@ -103,7 +97,7 @@ def _qa_form(text: str) -> str:
     words = text.replace("\u2019", "'").split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
         words = words[1:]
-    words = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", word.strip(EDGES)).casefold() for word in words]
+    words = [word.strip(EDGES).casefold() for word in words]
     words = [word.replace(".", "") if re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word) else word for word in words]
     return " ".join(ORDINALS.get(word, word) for word in words if word)
 
@@ -150,9 +144,10 @@ def _accepted(
     if any_box and domain == "math" and (box := last_boxed(visible(answer))) is not None:
         said = (*said, box)
     for reference in references:
-        if not cut_off and (wanted := letter(reference)) and chosen_option(answer, question) == wanted:
+        wanted = letter(reference)
+        if not cut_off and wanted and chosen_option(answer, question) == wanted:
             return True
-        if domain == "qa" and not cut_off and _fact(answer, reference, question):
+        if domain == "qa" and not (cut_off or wanted) and _fact(answer, reference, question):
             return True
         for text in said:
             if domain == "qa" and (
@@ -189,9 +184,7 @@ def _gold(reference: str) -> tuple[str, ...]:
 
 def _same_qa(text: str, reference: str, question: str) -> bool:
     text = clean(text) if "\\text" in text else text
-    if re.search(r"(?:\?|\d!)\W*\Z", text[-20:]) and not reference.rstrip().endswith("?"):
-        return False
-    if _INCHES.fullmatch(text) and not _INCHES.fullmatch(reference):
+    if _SIGNED.fullmatch(text[-20:]) and not _SIGNED.fullmatch(reference[-20:]):
         return False
     if "how many" in question.casefold():
         text, reference = ("0" if said.strip(EDGES).casefold() == "none" else said for said in (text, reference))
@@ -205,7 +198,7 @@ def _fact(reply: str, reference: str, question: str) -> bool:
     older, A or B?") only what stands before it is asked.
     """
     shown = visible(reply)
-    question, *options = re.split(r"\n\(?A[).:] ", question)
+    question, *options = re.split(r"\s\(?A[).:] (?=[\s\S]{1,200}\sB[).:] )", question)
     if options and re.search(r"(?<!\w)[A-J][).:]", shown):
         return False
     if re.search(rf"(?<!\w){re.escape(reference.strip().casefold())}(?!\w)", question.casefold()):
@@ -223,17 +216,17 @@ def _fact(reply: str, reference: str, question: str) -> bool:
     for start, length in product(range(len(said)), (size, size + 1)):
         if _same_qa(" ".join(said[start : start + length]).strip("*"), reference, question):
             lead, tail = said[:start], said[start + length :]
-            if lead[-1:] == ["of"] or not lead + tail or not all(any(map(str.isalnum, w)) for w in lead + tail):
+            of_what = re.search(r"\bof(?: (?:what|which)\b|\W*\Z)", question)
+            if (
+                (lead[-1:] == ["of"] and not of_what)
+                or not lead + tail
+                or not all(any(map(str.isalnum, w)) for w in lead + tail)
+            ):
                 return False
             if reference.strip().casefold() == "no" and tail:
                 if "not" not in tail:
                     return False
                 tail.remove("not")
-            if re.match(r"who \w+(?<! is)(?<! was)(?<! did) ", question, re.IGNORECASE) and " by " not in question:
-                passive = lead[-1:] == ["by"]  # who does it and to whom
-                if bool(lead) != passive:
-                    return False
-                question = question.replace("?", " by?") if passive else question
             return restates(" ".join(lead), question, reference, " ".join(tail), by_fact=True)
     return False
 
@@ -275,9 +268,11 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
         usual |= said.name in unknowns(question)  # a domain or the solutions of an inequality
     if not gold.name and not usual and not all(is_asked(name, question) for name in names):
         return None
-    if said.unit is None or gold.unit is not None or said.unit.quantity == "%":
+    if said.unit is None or gold.unit is not None:
         return said
-    return None if _other_unit(said, gold, question) else replace(said, tree=said.bare, unit=None)
+    if _other_unit(said, gold, question):
+        return None
+    return said if said.unit.quantity == "%" else replace(said, tree=said.bare, unit=None)
 
 
 def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool:
@@ -300,38 +295,25 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
         return True
     if "scientific notation" in question:
         return not _SCIENTIFIC.fullmatch(tight(shown))
-    form_asked = _FORM_ASKED.search(question) is not None
+    form_asked, same_form = _FORM_ASKED.search(question) is not None, _sides(shown) == _sides(gold)
     if "=" in gold and form_asked:
-        return _sides(shown) != _sides(gold)
-    wanted = number(gold)
-    if (unit := split_unit(shown)) and unit[1].quantity != "%":
-        shown = unit[0]
-    if number(gold.rstrip("%")) is not None and _NUMBER_FORM_ASKED.search(question):
-        shown = re.sub(r" ?(?:percent|per cent)", "%", shown)
-        return number(shown.strip("()%")) is None or _form(shown) != _form(gold)
-    shown = unit[0] if unit else shown
-    plain, tree, value = tight(shown), parse(shown), number(shown)
-    if tree is None:
-        return False
+        return not same_form
+    bare, unit = split_unit(shown) or (shown, None)
+    plain, tree, value = tight(bare), parse(bare), number(bare)
     copied = plain in tight(clean(question[-LONGEST_REPLY:]))
-    if _sides(shown) == _sides(gold) and (form_asked or not copied):
+    if number(gold.rstrip("%")) is not None:
+        if _NUMBER_FORM_ASKED.search(question):
+            percent = "%" if unit == UNITS["%"] else ""
+            return value is None or _form(bare + percent) != _form(gold)
+        if value is None:  # arithmetic, but not 2^10 for 1024 if it is 10^3 for 1000
+            return tree is not None and tree[0] != "neg" and not _SCIENTIFIC.fullmatch(plain)
+        if not re.search(r"/|\\frac", plain) or re.search(r"/|\\frac", gold):
+            return False
+        return copied or str(value.denominator) not in re.split(r"\D+", plain)  # not in lowest terms
+    if tree is None or value is not None or (same_form and (form_asked or not copied)):
         return False
-    if symbols(tree) or (wanted is None and form_asked):
-        return copied or form_asked
-    if value is not None and re.search(r"/|\\frac", plain):
-        fraction = re.search(r"/|\\frac", gold) is not None
-        if str(value.denominator) in re.split(r"\D+", plain):  # in lowest terms
-            return copied and not fraction
-        if not fraction:
-            return True
-    if tree[0] == "mat" or (copied and tree[0] not in ("num", "neg")):
-        return copied
-    arithmetic = value is None and any(node[0] not in ("num", "neg") for node in nodes(tree))
-    if arithmetic and wanted is not None and not _SCIENTIFIC.fullmatch(plain):
-        return True
-    written = [n for n in numbers(tree) if n not in (0, 1)]
-    given = {found.replace(",", "") for found in re.findall(r"\d[\d,]*\.?\d*", question)}
-    return bool(written) and len(numbers(tree)) > 1 and all(str(n) in given for n in written)
+    amounts = [sum(node[0] == "num" for node in nodes(part)) for part in (tree, parse(gold) or tree)]
+    return copied or form_asked or (not symbols(tree) and amounts[0] > amounts[1])
 
 
 def _sides(text: str) -> list[Tree | None]:
@@ -350,33 +332,4 @@ def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
     """Whether an answer has a unit that neither the reference nor the question asks for."""
     if not question or said is None or said.unit is None or (gold is not None and gold.unit is not None):
         return False
-    unit, clause = said.unit, asked(question)
-    if unit.quantity == "%":
-        return False
-    if wanted := units(clause, wanted=True):
-        return not any((unit.quantity, unit.size) == (found.quantity, found.size) for found in wanted)
-    if "how many" in clause.lower():
-        return True
-    known = {_base(found): found for found in units(question)}
-    rivals = [found for found in known.values() if unit.quantity not in _MONEY or found.quantity in _MONEY]
-    if any(_base(found) != _base(unit) and _fits(found, question) for found in rivals):
-        return True  # of minutes and seconds, or miles and hours, either may be meant
-    unusual = unit.quantity == "years" and unit.size != 1
-    if _base(unit) not in known and (unusual or (known and unit.quantity not in (*_MONEY, "°"))):
-        return True
-    return not _fits(unit, question)
-
-
-def _fits(unit: Unit, question: str) -> bool:
-    """Whether the first words of the question may ask for a quantity of this unit."""
-    quantity = "$" if unit.quantity in _MONEY else unit.quantity
-    dimension = _DIMENSIONS.get("length" if quantity == "units" else quantity.removeprefix("units "))
-    return dimension is not None and re.search(dimension, head(question), re.IGNORECASE) is not None
-
-
-def _base(unit: Unit) -> tuple[str, object]:
-    """Units of one family with the same base fit together: cm and square cm, but not cents and dollars."""
-    if unit.quantity in _MONEY:
-        return "$", (unit.quantity, unit.size)
-    power = {"length": 1, "area": 2, "space": 3}.get(unit.quantity)
-    return ("length", round(float(unit.size) ** (1 / power), 9)) if power else (unit.quantity, unit.size)
+    return not may_have(said.unit, question)

@@ -1,10 +1,9 @@
 r"""The final statement of a reply, accepted by its form.
 
 A reply states its answer in its last box, ``####`` line, ``<answer>`` tag or closing sentence ("The answer is 12."), or
-consists of the answer alone. A statement counts only if it is the end of the reply and every word around it is an
-expected one: a short list below, or a word of the question. Corrections, doubts, conditions and answers of somebody
-else contain other words, so such a reply states nothing and is undecided. At most ``LONGEST_REPLY`` characters are
-read, each scan in linear time.
+consists of the answer alone or of calculations that end in it. A statement counts only if it is the end of the reply
+and nothing else stands around it than ``restating`` allows: corrections, doubts and conditions leave it undecided. At
+most ``LONGEST_REPLY`` characters are read, each scan in linear time.
 """
 
 from __future__ import annotations
@@ -39,16 +38,20 @@ _CLOSING = re.compile(
 )
 _PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
-    r"(?:[.?]|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
+    r"(?:(?<![ \n][A-Z])\.|\?|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)|\n\s*(?=\W{0,3}(?:Final )?Answer\W{0,3}:)"
     r"|(?:\A|(?<=\n))[^A-Za-z\n]+= ?[$\d.,]+ [a-z]+\s*\n\s*"
 )
 _CONCLUDING = re.compile(
-    r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?", re.IGNORECASE
+    r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?"
+    r"|\d.*[,;] (?=[-\u2212+*/^\d\s().,$×÷\\]*=)",
+    re.IGNORECASE,
 )
+#: A conclusion about the subject of what stands before it.
+_SHARED = re.compile(r"\s*(?:(?:it|he|she|they) )?(?:is|was|are|were|will be)\b", re.IGNORECASE)
 #: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
 _APART = re.compile(
-    r"\\[A-Za-z]|\b(?:in|by|for|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE
+    r"\\[A-Za-z]|\b(?:by|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE
 )
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
@@ -56,6 +59,23 @@ _QA_LEAD = re.compile(
     r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
+
+_REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
+_OPTION_MARKUP = re.compile(
+    r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`~]|\\q?quad"
+)
+_OPTION_LEAD = (
+    r"(?i:(?:so|thus|therefore|hence|final|correct|best|and)[,:]? |the |my )*"
+    r"(?:(?i:answer|option|choice)(?i:(?: is| must be| would be)?(?: the)?(?: option| choice| letter)?\s?[:=]?) ?"
+    r"|(?i:i (?:choose|pick|select|would go with) |it is |it's ))"
+)
+_LETTER = r"\(?([A-J])(?:\)|(?![\w'\u2019]))"
+_STATED = re.compile(
+    rf"(?:{_OPTION_LEAD}|(?i:(?:so|thus|therefore|hence),? ))?{_LETTER}"
+    r"(?: is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?)?[.\s]*"
+)
+_WITH_TEXT = re.compile(rf"(?:{_OPTION_LEAD})?\(?([A-J])(?:\)[.:]?|[.:、])\s*([^-+*/^=].*)")
+_LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\s(][A-J][).:]\s))")
 
 
 def visible(text: str) -> str:
@@ -148,9 +168,10 @@ def _boxed(text: str, question: str) -> str | None:
     tail = re.sub(r"\A\s?(?:\$+|\\[)\]])", "", text[end:]).strip()
     if tail and not _PUNCTUATION.match(tail):
         tail = clean(tail.rstrip(".,;*$"))
-        if unit_named(tail):
-            content, tail = f"{content} {tail}", ""
-        elif not question or number(clean(content)) is None or not tail.replace(" ", "").isalpha():
+        name, _, rest = (tail, "", "") if unit_named(tail) else tail.partition(" ")
+        if unit_named(name):
+            content, tail = f"{content} {name}", rest
+        elif not question or number(clean(content)) is None or not re.fullmatch(r"[\w ]+", tail):
             return None
     else:
         tail = ""
@@ -174,7 +195,9 @@ def last_sentence(lead: str) -> str:
 def conclusion(sentence: str) -> str:
     """The part after "so" or "therefore" unless something before it sets a condition."""
     cut = max((found.end() for found in _CONCLUDING.finditer(sentence)), default=0)
-    return sentence if doubtful(sentence[:cut]) else sentence[cut:]
+    first, rest = sentence[:cut], sentence[cut:]
+    shared = _SHARED.match(rest) or (re.match(r"\s*[-$\\(]*\d", rest) and "=" not in first)
+    return sentence if cut and (shared or doubtful(first)) else rest
 
 
 def _sentence_of_maths(text: str, question: str) -> str | None:
@@ -188,13 +211,11 @@ def _sentence_of_maths(text: str, question: str) -> str | None:
     left, equals, right = said.rpartition("=")
     if equals and (amount := amount_within(right.strip(), question)) is not None:  # 12 + 4 = 16 apples
         said = f"{left}={amount}"
-    if not cut:
-        return said if text.removesuffix(sentence).endswith("\n") else None  # a line of its own
-    if not said or not restates(lead, question, said):
-        return None
-    if not restates(lead, "") and re.search(rf"(?<![\w.]){re.escape(said)}(?![\w.]\d|\d)", question):
-        return None  # repeats what the question gave
-    return said
+    if not cut:  # a line of its own, a conclusion or the last of several calculations
+        apart = text.removesuffix(sentence).rstrip(" ")
+        last = apart.endswith(("\n", "so")) or ("=" in said and (not apart or "=" in apart or apart[-1] == ";"))
+        return said if last and not re.search(r"\banswer\b", apart, re.IGNORECASE) else None
+    return said if said and restates(lead, question, said) else None
 
 
 def amount_within(sentence: str, question: str) -> str | None:
@@ -217,3 +238,33 @@ def _sentence_of_qa(text: str) -> str | None:
     last = last_sentence(text.removesuffix(".")) if len(text) <= 4 * _LONGEST_LEAD else ""
     found = _QA_LEAD.match(last)
     return last[found.end() :] if found else None
+
+
+def letter(reference: str) -> str:
+    """The letter of a reference that is one; else empty."""
+    found = _REFERENCE.fullmatch(clean(reference)) if len(reference) <= 40 else None
+    return found.group(1) if found else ""
+
+
+def chosen_option(reply: str, question: str = "") -> str:
+    """The letter of a reply that states one option and nothing else; else empty.
+
+    The letter may be followed by the option's own text from the ``question``, or by a number.
+    """
+    text = visible(reply)
+    if len(text) >= LONGEST_REPLY:
+        return ""
+    box = last_boxed(text) or ""
+    if box and not text.rstrip(" .$\\])").endswith("}"):
+        return ""
+    for said in (box,) if box else (text, conclusion(last_sentence(text.rstrip()))):
+        said = " ".join(_OPTION_MARKUP.sub("", said).split())
+        if found := _STATED.fullmatch(said):
+            return found.group(1)
+        if found := _WITH_TEXT.fullmatch(said):
+            options = {name: " ".join(words.split()) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
+            picked, words = found.group(1), found.group(2).strip(" .")
+            own = options.get(picked, "").strip(" .").casefold()
+            if words.casefold() == own or (not own and number(clean(words.replace("frac", r"\frac"))) is not None):
+                return picked
+    return ""

@@ -110,7 +110,8 @@ class _Parser:
                 result = ("mod", result, self._signed())
             elif self._starts_factor():
                 mixed = result[0] == "num" and self.peek() == "\\frac"
-                if self.peek()[0] in ".0123456789" or mixed:  # "2 3", "x2"; 3\frac{1}{2} is no product
+                apart = self._tokens[self._place - 1] in ("!", ")")
+                if (self.peek()[0] in ".0123456789" and not apart) or mixed:  # "2 3", "x2"; 3\frac{1}{2} is no product
                     raise _Unread
                 result = ("mul", result, self._power())
             else:
@@ -223,10 +224,6 @@ def nodes(tree: Tree) -> Iterator[Tree]:
 
 def symbols(tree: Tree) -> set[str]:
     return {node[1] for node in nodes(tree) if node[0] == "sym"}
-
-
-def numbers(tree: Tree) -> list[Fraction]:
-    return [Fraction(node[1]) for node in nodes(tree) if node[0] == "num"]
 
 
 def arranged(tree: Tree) -> Tree:

@@ -9,13 +9,16 @@ from functools import lru_cache
 
 _TEXT = r"text|textbf|textit|textrm|textnormal|mathrm|mathbf|mathit|mbox|operatorname|mathcal|mathsf|boldsymbol"
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿ", "0123456789-+n")
+_SIGNS = {
+    "≤": "leq leqslant le <=", "≥": "geq geqslant ge >=", "<": "lt", ">": "gt", "≠": r"neq ne \not= !=",
+    "≈": "approx simeq", "∈": "in", "∪": "cup bigcup", "±": "pm",
+}  # fmt: skip
 #: Pattern and replacement, applied in this order.
 _RULES = tuple(
     (re.compile(pattern), new)
     for pattern, new in (
         # a reply that was escaped once too often; "\\" before another command is a new line
         (r"(?<!\\)\\\\(?=(?:left|right|[dtc]?frac|sqrt|pi|leq?|geq?|infty|boxed|cup|text|pm)(?![A-Za-z]))", r"\\"),
-        (r"(?<=\d) ?\{ ?, ?\} ?(?=\d{3}(?!\d))", ","),
         (r"\{,\}", ","),
         (r",\\! ?", ","),
         (r"\\!", ""),
@@ -27,21 +30,15 @@ _RULES = tuple(
         (r"\\frac ?(\d) ?\{", r"\\frac{\1}{"),
         (r"\\frac ?\{([^{}]*)\} ?(\d)", r"\\frac{\1}{\2}"),
         (r"\\frac ?\{-(\d+)\}", r"-\\frac{\1}"),
-        (r"(?<=\d) ?\^ ?\{ ?(?:st|nd|rd|th) ?\}", ""),
         (r"(?<![A-Za-z\\])C\((\d+), ?(\d+)\)", r"\\binom{\1}{\2}"),
         (r"\\sqrt ?(\d)", r"\\sqrt{\1}"),
         (r"\^ ?(?:\\circ(?![A-Za-z])|\{ ?\\circ ?\})|\\degree(?![A-Za-z])|º", "°"),
         (r"(?<!\\)\\(?:[,;: ]|q?quad)|(?<=[^\s~])~(?!~)", " "),
         (r"\\([%$])", r"\1"),
-        (r"\\(?:leq|leqslant|le)(?![A-Za-z])|<=", "≤"),
-        (r"\\(?:geq|geqslant|ge)(?![A-Za-z])|>=", "≥"),
-        (r"\\lt(?![A-Za-z])", "<"),
-        (r"\\gt(?![A-Za-z])", ">"),
-        (r"\\(?:neq|ne)(?![A-Za-z])|\\not ?=|!=", "≠"),
-        (r"\\approx(?![A-Za-z])|\\simeq(?![A-Za-z])", "≈"),
-        (r"\\in(?![A-Za-z])", "∈"),
-        (r"\\(?:cup|bigcup)(?![A-Za-z])", "∪"),
-        (r"\\pm(?![A-Za-z])", "±"),
+        *(
+            ("|".join(rf"\\{name}(?![A-Za-z])" if name.isalpha() else re.escape(name) for name in names.split()), sign)
+            for sign, names in _SIGNS.items()
+        ),
         (r" \^", "^"),
         (r"(?<=\d) ?[xX×] ?(?=10\^)", r"\\times "),
     )
@@ -106,22 +103,17 @@ _SMALL = (
     "seventeen eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_WORDS = {word: i for i, word in enumerate(_SMALL)} | {word: 10 * i for i, word in enumerate(_TENS, 2)}
-_SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
-_SUFFIXES = {1: "st", 2: "nd", 3: "rd"}
-_IRREGULAR = {"one": "first", "two": "second", "three": "third", "five": "fifth", "eight": "eighth", "nine": "ninth"}
-_IRREGULAR |= {"twelve": "twelfth"}
-#: "3rd" for "third".
-ORDINALS = {
-    _IRREGULAR.get(word, word.removesuffix("y") + ("ieth" if i > 19 else "th")): f"{i}{_SUFFIXES.get(i, 'th')}"
-    for word, i in _WORDS.items()
+_WORDS = {word: i for i, word in enumerate(_SMALL)}
+_WORDS |= {
+    f"{ten} {one}".removesuffix(" zero"): 10 * i + j
+    for i, ten in enumerate(_TENS, 2)
+    for j, one in enumerate(_SMALL[:10])
 }
-_BELOW_100 = rf"(?:(?:{'|'.join(_TENS)})(?: (?:{'|'.join(_SMALL[1:10])}))?|{'|'.join(_SMALL)})"
-_BELOW_1000 = rf"(?:(?:{'|'.join(_SMALL[1:10])}) hundred(?: (?:and )?{_BELOW_100})?|{_BELOW_100})"
-_IN_WORDS = re.compile(
-    rf"(?:{_DIGITS}(?: (?:{'|'.join(_SCALES)}))+"
-    rf"|(?:{_BELOW_1000} (?:dozen|million|billion) ?)?(?:{_BELOW_1000} thousand ?)?(?:(?:and )?{_BELOW_1000})?)"
-)
+_SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
+_ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
+_ORDINALS += [f"{word}th" for word in _SMALL[13:]] + ["twentieth"]
+#: "3rd" for "third".
+ORDINALS = {word: f"{i}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(i, 'th') }" for i, word in enumerate(_ORDINALS, 1)}
 _LONGEST = 300  # int() refuses 4,300 digits; longer ones are not answers
 
 
@@ -144,21 +136,11 @@ def number(text: str) -> Fraction | None:
         above, below = (Fraction(part.replace(",", "")) for part in parts if part is not None)
         return _signed(sign, above / below) if below else None
     words = text.lower().replace("-", " ")
-    return _in_words(words.split()) if _IN_WORDS.fullmatch(words) else None
+    amount, _, scale = words.rpartition(" ")
+    if scale in _SCALES and (value := number(amount)) is not None:
+        return value * _SCALES[scale]
+    return Fraction(_WORDS[words]) if words in _WORDS else None
 
 
 def _signed(sign: str, value: Fraction) -> Fraction:
     return -value if sign == "-" else value
-
-
-def _in_words(words: list[str]) -> Fraction:
-    """``twenty one``, ``two hundred and five``, ``3.5 million``."""
-    total = part = Fraction(0)
-    for word in words:
-        if word in _SCALES:
-            part *= _SCALES[word]
-            if word != "hundred":
-                total, part = total + part, Fraction(0)
-        elif word != "and":
-            part += _WORDS[word] if word in _WORDS else Fraction(word.replace(",", ""))
-    return total + part

@@ -1,22 +1,21 @@
 """Whether a sentence says about a value only what the question asks: "Ben has 150 pages left to read."
 
-Words are compared without case and endings. Every word must be empty, as in "Therefore, the answer is", or one of the
-asking clause, in its order. A word that may turn the meaning, a letter and a number must also have the same neighbour.
-A sentence about another quantity has other words, leaves out the first ones or has no word of its own.
+The sentence must be the asking clause as a statement: the same words, without case and endings, in the same order, with
+the value in place of the question word. The end of the clause may be left out from a preposition or conjunction on, or
+come first; the subject may be a pronoun. Sentences that say less or more than that are left to the LLM judge.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise, takewhile
+from itertools import permutations, takewhile
 
 from llm_as_judge.answers.asked import asked, is_asked, unknowns
-from llm_as_judge.answers.notation import clean
-from llm_as_judge.answers.units import UNITS, split_unit
+from llm_as_judge.answers.notation import clean, number
+from llm_as_judge.answers.units import UNITS, split_unit, unit_named
 
 #: Past tenses that no ending makes.
 _PASTS = dict(
@@ -24,6 +23,10 @@ _PASTS = dict(
     for pair in """
     took/take made/make sold/sell spent/spend won/win ate/eat got/get gave/give bought/buy paid/pay ran/run wrote/write
     began/begin lost/lose drove/drive used/use died/die became/become built/build broke/break brought/bring kept/keep
+    has/have had/have fell/fall children/child feet/foot sent/send sank/sink went/go came/come knew/know grew/grow
+    threw/throw flew/fly drew/draw met/meet held/hold stood/stand told/tell led/lead rode/ride rose/rise spoke/speak
+    chose/choose taught/teach caught/catch fought/fight sang/sing swam/swim slept/sleep wore/wear hid/hide fed/feed
+    drank/drink
     """.split()
 )
 _ENDINGS = (("'s", ""), ("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", ""))
@@ -31,14 +34,24 @@ _MARKUP = re.compile(
     r"\\(?:begin|end)\{\w+\*?\}|\\(?:text\w*|math\w+|left|right|q?quad)(?![A-Za-z])|\\[()\[\] ,;!]|[${}*`]"
 )
 _FORMULA = re.compile(r"(?:\$\$?|\\[(\[])((?:[^$=]|\\\$)*)=[^$]*\Z")  # whose last side is the value
-_CAPITALISED = re.compile(r"\b[A-Z][a-z]+")
+_CALCULATION = re.compile(r"(?:[^A-Za-z\\]|\\[a-z]*)*=[\s$\\(]*")
+_ASIDE = re.compile(r", (?:\w+ )?(?:which|who|whose|where)\b[^,?]*,|\((?=[^()]*[a-z]{3})[^()]*\)")
+_IN_UNIT = re.compile(r"\bin ((?!second)(?:square |cubic )?[A-Za-z/]+(?: per [a-z]+)?)")
+_SECOND = re.compile(r"\band (?:in )?(?:what|how|which|when|where)\b", re.IGNORECASE)
+_WORKED = re.compile(
+    r"\b(?:we|i) (?:get|find|have|obtain|conclude|see|know)\b"
+    r"|(?:simplifies|evaluates|reduces|comes) to\b|\A\s*An? (?=\d|(?!and |or )[a-z]{2})",
+    re.IGNORECASE,
+)
 
 
 def _stem(word: str) -> str:
-    """A word in lower case without its ending; anything else as it is."""
+    """A word in lower case without its ending, a small number in digits; anything else as it is."""
     if len(word) < 2 or not word.replace("'", "").isalpha():
         return word
     word = _PASTS.get(word.casefold(), word.casefold())
+    if (value := number(word)) is not None:
+        return str(value)
     for ending, new in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) > 2:
             word = word.removesuffix(ending) + new
@@ -50,21 +63,55 @@ def _stem(word: str) -> str:
 def _stems(text: str) -> tuple[str, ...]:
     """The words and formulas of ``text`` without markup, case and endings."""
     text = _MARKUP.sub(" ", text.replace("\u2019", "'").replace("\\angle", "angle "))
-    text = re.sub(r"\s*([-+*/^=<>])\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
+    text = re.sub(r"\s*([+*/^=<>×÷·\u2212]|-(?= )|(?<=\S)-)\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
+    text = re.sub(r"(?<=\d),\s+(?=[-\d])", ",", _IN_UNIT.sub(_without_unit, text))
+    text = re.sub(r"\b(\w+)n't\b", r"\1 not", _WORKED.sub(" ", text))
     words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in re.sub(r"\b[Tt]he\b", " ", text).split())
     return tuple(re.sub("(?:al)?together", "total", _stem(word)) for word in words if any(map(str.isalnum, word)))
+
+
+def _without_unit(found: re.Match[str]) -> str:
+    return " " if unit_named(found.group(1)) else found.group()
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(_stems(text))
 
 
-#: Words that may stand around an answer.
-_EMPTY = _words(
+_PAST = _words("was were")
+_BEING = _PAST | _words("is are")
+_DOING = _words("do does did")
+_MODALS = _words("will would should must can could may might have")
+_WH = _words("what how which who whose whom when where why")
+_TASKS = _words("find evaluate determine calculate simplify solve compute express list name write give")
+_SINGULAR, _PLURAL = _words("it he she his her its"), _words("it they both their")
+_PRONOUNS = _SINGULAR | _PLURAL
+_WHOLE = _words("total all both")
+_NOW = _words("now currently")
+_NOT_NOW = _PAST | {"did"}
+_SHARES = _words("each every per apiece")
+_COMPARING = _words("more less fewer additional extra than longer shorter not other")
+#: Words before which a clause may end: what follows says how or when.
+_LIMITS = _words(
+    "of in on at to by for with from if when before after during that who which where than over as since until between "
+    "among through under last next"
+)
+_FILLERS = _words(
     """
-    so thus therefore hence and we this that it it's its there the our my is are was be equals get find have obtain
-    gives a an final correct answer solution solutions result value values required desired as for of in on at to which
-    number conclude finally particular checking such has by measure expression
+    so thus therefore hence and this that there my our a an be been final correct answer solution solutions result
+    value values required desired of in on at number finally measure expression equals gives
+    his her their him them its many much we only possible particular
+    """
+)
+#: Words that make no difference to what is said.
+_EMPTY = _FILLERS | _BEING | _DOING | _WH | _NOW
+_UNNAMED = _EMPTY | _TASKS | _WHOLE
+#: Quantities and links, which may stand before an answer if it is not known what was asked.
+_QUANTITIES = _words(
+    """
+    it to for as by sum product area volume length distance probability domain range function points roots integer
+    integers real positive distinct maximum minimum least greatest smallest largest angle triangle trapezoid
+    quadratic matrix pair has get find have obtain conclude such checking
     """
 )
 #: Conditions, and words for answers of somebody else.
@@ -74,106 +121,93 @@ _FOREIGN = _words(
     claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken
     """
 )
-#: Other words that may turn, limit or hedge what is stated.
-_TURNING = _FOREIGN | _words(
-    """
-    not no never none neither nor cannot except without when where or either than less more minus plus half twice double
-    third quarter instead about approximately almost nearly roughly between other another first before per each every
-    only
-    """
-)
-#: Words of a question that name nothing.
-_ASKING = _words(
-    """
-    what how many much which who whose whom when where why were evaluate determine calculate simplify solve express
-    compute write give list name do does did will your between he she they them his her their
-    """
-)
-#: Quantities, which may stand before an answer if it is not known what was asked.
-_QUANTITIES = _words(
-    """
-    sum product area volume length distance probability domain range function points roots integer integers real
-    positive only distinct possible maximum minimum least greatest smallest largest angle triangle trapezoid quadratic
-    matrix pair
-    """
-)
 _UNITS = frozenset(map(_stem, UNITS)) - {"second"}
-_PRONOUNS = _words("he she they them his her their")
-_SUBJECTS = _words("he she they")
-_STANDING_FOR = _PRONOUNS | {"it", "both"}  # all that is asked about a fact
-_SHARES = _words("each every per")
-_COPULAS = _words("is are was do does did there")
-_BEING = _words("is are was were")
-_AROUND_FACTS = _STANDING_FOR | _words("is are was were of in on at")
-_BEFORE_CONDITIONS = ("at", "for", "in", "on", "of", "by", "to")
-_DIRECTIONS = _words("by to for as and")  # they tell who does what
+_LONGEST = 40  # words of a clause
 
 
 @dataclass(frozen=True, slots=True)
 class _Clause:
-    """The asking clause: its words, neighbours, and those that name what is wanted; the words that are given."""
+    """An asking clause without empty words. Nothing can be said about one that asks two things."""
 
-    words: tuple[str, ...]
-    pairs: frozenset[tuple[str, str]]
-    wanted: tuple[str, ...]
-    counted: tuple[str, ...]  # what "how many" counts
-    given: frozenset[str]
-    kind: tuple[str, ...]  # what "what" and "which" ask for
-    people: frozenset[str]  # whom a pronoun may stand for
-    joined: frozenset[str]  # those of them with "and" between them
-
-    def fits(self, word: str, left: str, right: str, *, direction: bool) -> bool:
-        """Whether an asked word may stand between these two."""
-        if direction or word == "than":
-            return (word, right) in self.pairs
-        if len(word) > 1 and word not in _TURNING if word.isalpha() else len(word) > 3:
-            return True
-        around = {(left, word), (word, right or None), ("much", word), ("many", word)}
-        if word in _FOREIGN:  # should they, they should
-            around |= {(word, left or None), (right, word)}
-        around |= {(right, word)} if right in _COPULAS else set()
-        return not around.isdisjoint(self.pairs)
-
-    def stands(self, subject: str) -> bool:
-        """Whether a pronoun or name is certainly the one that is asked about."""
-        pronoun = _SUBJECTS.intersection(self.words)
-        if subject == "they" or "they" in pronoun:
-            return subject in pronoun or (not pronoun and "and" in self.words)
-        one = self.people if pronoun else _PRONOUNS
-        return subject in pronoun or (len(self.people) == 1 and subject in one)
-
-    def in_order(self, words: Iterable[str]) -> bool:
-        rest = iter(self.words)
-        moved = _TURNING | {*self.counted, "total", "will"}
-        return all(w in rest for w in words if w not in moved and ("how", w) not in self.pairs)
+    noun: tuple[str, ...] = ()  # of the question word, as in "how many pens"
+    head: tuple[str, ...] = ()  # of that noun, before "of"
+    auxiliary: str = ""  # after it
+    preposition: str = ""  # before the question word
+    stems: frozenset[str] = frozenset()  # all words
+    statements: frozenset[tuple[str, ...]] = frozenset()  # what may be said, without noun and value
 
 
 @lru_cache(maxsize=64)
-def _clause(question: str) -> _Clause:
-    words = _stems(asked(question))
-    pairs = frozenset(zip(words, (*words[1:], ""), strict=False))
-    ends = (i for i, w in enumerate(words) if i and (w == "if" or words[i : i + 2] == ("expres", "your")))
-    main = words[: next(ends, None)]
-    unsaid = _EMPTY | _ASKING | {w for before, w in pairs if before == "how" or (before == "in" and w in _UNITS)}
-    wanted = [w for w in main if w.isalpha() and len(w) > 1 and w not in unsaid]
-    counted: list[str] = []
-    for i, pair in enumerate(pairwise(words)):
-        if pair in (("how", "much"), ("how", "many"), ("number", "of")):
-            counted += takewhile(lambda w: w not in _COPULAS and w != "wer", words[i + 2 : i + 8])
-    given = frozenset(Counter(_stems(question)) - Counter(words))
-    kind = words[next((i + 1 for i, w in enumerate(words) if w in ("what", "which")), len(words)) :][:8]
-    verb = next((i for i, w in enumerate(kind) if w in _COPULAS), 1)
-    named = _words(" ".join(_CAPITALISED.findall(question))) - _EMPTY - _ASKING - _TURNING
-    people = named if _SUBJECTS.intersection(words) else named.intersection(words)
-    joined = {
-        name
-        for i, pair in enumerate(pairwise(words))
-        if pair[0] == "and" and pair[1] in people
-        for name in (pair[1], *takewhile(people.__contains__, reversed(words[:i])))
-    }
-    return _Clause(
-        words, pairs, tuple(dict.fromkeys(wanted)), tuple(counted), given, kind[:verb], people, frozenset(joined)
-    )
+def _clauses(question: str, by_fact: bool) -> tuple[_Clause, ...]:
+    return tuple(_clause(text, question, by_fact) for text in asked(question).split("\n"))
+
+
+def _clause(text: str, question: str, by_fact: bool) -> _Clause:
+    opening = re.split(r"[.?!\n\]]", question[: max(0, question.find(text))])[-1]
+    text = _ASIDE.sub(" ", text)
+    if _SECOND.search(text):
+        return _Clause()
+    stems = _stems(text)[:_LONGEST]
+    start = -1 if stems[:1] and stems[0] in _TASKS else next((i for i, stem in enumerate(stems) if stem in _WH), -1)
+    first = stems[: max(start, 0)]  # "It fell in which year?"
+    if start >= 0 and "," not in opening and not doubtful(opening):
+        first = _stems(opening)[-_LONGEST:] + first
+    stop = _BEING | _DOING | _MODALS | (_LIMITS if first else frozenset())
+    noun = tuple(takewhile(lambda stem: stem not in stop, stems[start + 1 :])) if start >= 0 else ()
+    rest, auxiliary, preposition = stems[start + 1 + len(noun) :], "", ""
+    if first and first[-1] in _LIMITS:
+        first, preposition = first[:-1], first[-1]
+    if not first and rest and rest[0] in stop:
+        auxiliary, rest = rest[0], rest[1:]
+    elif not first and not rest:  # "how many people own a pet"
+        noun, rest = (), noun
+    names, limit, last = _names(text), False, ""
+    words: list[str] = []
+    ends, relative = set(), []
+    for place, stem in enumerate(first + rest):
+        if stem not in _UNNAMED:
+            limit |= stem in _LIMITS or len(stem) == 1 or not stem.isalpha() or (last == "and" and stem not in names)
+            if limit and place >= len(first) and not (words and words[-1] in _LIMITS):
+                ends.add(len(words))
+            words.append(stem)
+            limit = False
+        limit |= stem in _LIMITS & _EMPTY
+        relative += [len(words) - 1] if stem in ("that", "which", "who") and words else []
+        last = stem
+    if noun == ("many",) and (counted := re.search(r"\d+ (.*)", opening)):  # If Ann has 6 pens, how many ...
+        noun = tuple(takewhile(lambda stem: stem not in _EMPTY | _LIMITS, _stems(counted.group(1))))
+    noun, head = (tuple(s for s in part if s not in _UNNAMED) for part in (noun, takewhile(lambda s: s != "of", noun)))
+    if not noun and "many" in stems and "of" not in stems:  # 60 tulips, if asked how many tulips remain
+        head = tuple(words[:1])
+    statements = {*_statements(tuple(words), {*ends, len(words)}, names, _names(question), by_fact)}
+    if by_fact and not auxiliary:  # "a band that fell in which year?", "Which team won it?" without the noun
+        statements |= {tuple(words[start:]) for start in (relative if first else range(min(4, len(words))))}
+    return _Clause(noun, head, auxiliary, preposition, frozenset(stems), frozenset(statements - {()}))
+
+
+def _statements(
+    words: tuple[str, ...], ends: set[int], names: frozenset[str], people: frozenset[str], by_fact: bool
+) -> Iterator[tuple[str, ...]]:
+    """``words`` up to one of ``ends``, what follows an end first, or with another subject."""
+    first = min((end for end in ends if words[end : end + 1] and words[end] not in names), default=len(words))
+    others = people.difference(words)
+    for end in ends:
+        yield from (words[end:last] + words[:end] for last in ends)
+        if words[:1] and words[0] in _PRONOUNS:
+            if len(others) < 4 and (len(others) > 1) == (words[0] == "they"):
+                yield from (subject + words[1:end] for subject in permutations(others))
+            continue
+        for size in range(0 if by_fact else 1, first + 1):
+            known = len(names.intersection(words[:size]))
+            pronouns = _PRONOUNS if by_fact or not known else _SINGULAR if known == 1 else _PLURAL
+            pronouns = pronouns - {"he", "she", "his", "her"} if others and not by_fact else pronouns
+            if size == end or (size < end and size not in ends):
+                yield from ((pronoun, *words[size:end]) for pronoun in pronouns)
+
+
+def _names(text: str) -> frozenset[str]:
+    found, others = (_words(" ".join(re.findall(rf"\b[{first}][a-z]+", text))) for first in ("A-Z", "a-z"))
+    return found - others - _UNNAMED - _LIMITS - _PRONOUNS - _FOREIGN - _SHARES
 
 
 def doubtful(text: str) -> bool:
@@ -184,12 +218,11 @@ def doubtful(text: str) -> bool:
 def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fact: bool = False) -> bool:
     """Whether ``lead``, ``value`` and ``tail`` say about ``value`` only what the ``question`` asks.
 
-    The subject may be a pronoun or name only if it is certainly the one asked about. Of the words that name what is
-    wanted, all must be said; or the first ones, if something not given is said as well or all the rest is given.
-    A value that could hardly be another fact's (``by_fact``) needs only the first, or a pronoun for it.
+    ``by_fact``: the value could hardly be another fact's, so a pronoun may stand for any subject.
     """
     if "?" in lead + tail or lead.casefold().startswith("to "):
         return False
+    lead = "" if _CALCULATION.fullmatch(lead) else lead
     if formula := _FORMULA.search(lead):
         name = formula.group(1).strip()
         lead = lead[: formula.start()] + (f" {name}=" if name in unknowns(question) else "")
@@ -197,82 +230,61 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
     if not question:
         known = _EMPTY | _QUANTITIES
         return all(w in known or not re.search(r"[^\W\d_]{2}", w) or w[0] == "\\" for w in before + after)
-    clause = _clause(question)
-    found = _named((*before, "", *after), len(before), clause, question, by_fact=by_fact)
-    if found is None:
-        return False
-    named, subject = found
-    if not named:
-        return _AROUND_FACTS.issuperset(before + after) if by_fact else not subject
-    if before[-1:] != ("by",) and not all(clause.in_order(w for w in part if w in named) for part in (before, after)):
-        return False
-    if not clause.joined.isdisjoint(named) and not clause.joined.issubset(named):
-        return False  # of "Ann and Bob", only Ann
-    bare = not any(w in named for w in before)
-    if bare and not (by_fact or subject) and after and after in (clause.counted, clause.counted[:1]):
-        return True  # 6 legs
-    said = {*named, *_stems(value)}
-    if clean(value)[:1] in ("$", "€", "£", "¥") or split_unit(clean(value)):  # a unit tells what is counted
-        said |= _UNITS if "than" in clause.words else {*clause.counted} - _TURNING | _UNITS
-    if subject and not by_fact:
-        if not clause.stands(subject):
+    while before and ("=" in before[-1] or before[-1].startswith("\\")):
+        name = before[-1].rstrip("=")
+        if name in unknowns(question) and not is_asked(name, question):
             return False
-        subject = ""
-        said |= clause.people
-    elif len(clause.people) == 1 and not _SUBJECTS.isdisjoint(named):
-        said |= clause.people
-    if said.issuperset(clause.wanted):
+        before = before[:-1]
+    said = clean(value)
+    measured = said[:1] in ("$", "€", "£", "¥") or split_unit(said) is not None
+    return any(_states(before, after, clause, measured, by_fact) for clause in _clauses(question, by_fact))
+
+
+def _states(before: tuple[str, ...], after: tuple[str, ...], clause: _Clause, measured: bool, by_fact: bool) -> bool:
+    whole = _WHOLE if _SHARES.isdisjoint(clause.stems) or not _WHOLE.isdisjoint(clause.stems) else frozenset[str]()
+    empty = (_EMPTY | _TASKS | whole) - (_NOW if clause.auxiliary in _NOT_NOW else frozenset())
+    pronouns = _PRONOUNS - (_EMPTY & clause.stems)
+    lead = tuple(s for s in before if s not in empty or (s == before[0] and s in pronouns))
+    tail = tuple(s for s in after if s not in empty - {"number"} or (s == after[0] == "both"))
+    if lead[-1:] in (("for",), (clause.preposition,)):  # for 6 hours
+        lead = lead[:-1]
+    if before[-1:] in (("in",), ("for",)) and not by_fact and not (lead and clause.stems & {"many", "long"}):
+        return False
+    if after[:1] == ("of",) and "of" not in clause.stems:
+        return False  # 6 of the pens
+    noun, head = (tuple(s for s in part if not (measured and s in _UNITS)) for part in (clause.noun, clause.head))
+    if (
+        whole
+        and noun
+        and noun in (lead, tail)
+        and _WHOLE.isdisjoint(clause.stems)
+        and not _WHOLE.isdisjoint(before + after)
+    ):
+        return False  # of "how many are left", all
+    if (not tail and lead in ((), noun, ("it",))) or (not lead and tail in (noun, head)):
         return True
-    if by_fact:
-        wanted = [w for w in clause.wanted if w not in clause.kind and ("many", w) not in clause.pairs]
-        second = re.search(r"\band (?:in )?(?:what|how|which|who|when|where)\b", question, re.IGNORECASE)
-        told = subject in _STANDING_FOR if subject else not said.intersection(wanted) or _begin(wanted, said)
-        return told and not second
-    if "such" in before + after:
-        return not said.isdisjoint(clause.counted)
-    sure = not clause.given.issuperset({*named} - _PRONOUNS) or clause.given.issuperset({*clause.wanted} - said)
-    return not subject and sure and _begin(clause.wanted, said)
-
-
-def _named(
-    words: Sequence[str], place: int, clause: _Clause, question: str, *, by_fact: bool
-) -> tuple[list[str], str] | None:
-    """The asked words among ``words``, and the subject if it is another one; None if a word is not expected.
-
-    The value stands at ``place``.
-    """
-    named: list[str] = []
-    subject = ""
-    for i, word in enumerate(words):
-        left, right = words[i - 1] if i else "", (*words, "")[i + 1]
-        direction = by_fact and word in _DIRECTIONS
-        past = word in ("had", "wer") and not {word, "was", "did"}.isdisjoint(clause.words)
-        if word in _BEING and right and "did" in clause.words and _BEING.isdisjoint(clause.words):
-            return None  # who did it and to whom
-        if not word or ((word in _COPULAS or past) and i) or (word == "A" and not i and not by_fact):
-            continue
-        if by_fact and word in _STANDING_FOR:
-            subject = subject or word
-        elif word not in clause.words and ("=" in word or word.startswith("\\")):
-            asked_name = word[:-1] not in unknowns(question) or is_asked(word[:-1], question)
-            if by_fact or left in _BEFORE_CONDITIONS or not asked_name:
-                return None
-        elif word in _EMPTY and not direction and not (word == "number" and i > place):
-            continue
-        elif (word == "total" and _SHARES.isdisjoint(clause.words)) or (
-            word in clause.words and clause.fits(word, left, right, direction=direction)
-        ):
-            named += [word] if word in clause.words else []
-        elif i < place and not (named or subject) and word in (clause.given | _PRONOUNS) - _TURNING:
-            if right == "and" or not word.isalpha():
-                return None
-            subject = word
-        else:
-            return None
-    return named, subject
-
-
-def _begin(wanted: Sequence[str], said: set[str]) -> bool:
-    """Whether the words that are said are the first of the wanted ones."""
-    omitted = [w not in said for w in wanted]
-    return omitted == sorted(omitted) and not omitted[0]
+    if not lead and (tail == noun[-len(tail) :] if by_fact else "many" in clause.stems and tail in clause.statements):
+        return True
+    passive = any(stem in _BEING for stem in (*before[:-1], *after))
+    if clause.auxiliary in _DOING and passive and _BEING.isdisjoint(clause.stems):
+        return False  # who did it and to whom
+    verbs = _BEING.intersection(before + after)
+    if (
+        "old" in clause.noun
+        and clause.auxiliary in _BEING
+        and verbs
+        and (clause.auxiliary in _PAST) == verbs.isdisjoint(_PAST)
+    ):
+        return False  # another age
+    linked = passive or not _BEING.isdisjoint(before[-1:]) or (not clause.noun and "what" in clause.stems)
+    if clause.auxiliary in _BEING and not linked:
+        return False
+    if clause.auxiliary in _MODALS:
+        if clause.auxiliary not in lead + tail:
+            return False
+        lead, tail = (tuple(s for s in part if s != clause.auxiliary) for part in (lead, tail))
+    shorter = [head, (), *(noun[i:] for i in range(1, len(noun)) if by_fact or after[:1] == ("of",))]  # 1/8 of 2 feet
+    for shown in [noun, *(shorter if _COMPARING.isdisjoint(noun + ("than",) * ("than" in clause.stems)) else ())]:
+        if tail[: len(shown)] == shown and lead + tail[len(shown) :] in clause.statements:
+            return True
+    return not tail and lead[: len(noun)] == noun and lead[len(noun) :] in clause.statements  # number of pens left

@@ -68,20 +68,14 @@ def _same_items(a: Value, b: Value) -> bool:
     if len(a.items) != len(b.items):
         return False
     x, y = _names(a), _names(b)
-    if x and y:
-        by_name = dict(zip(y, b.items, strict=True))
-        return set(x) == set(y) and all(same(item, by_name[name]) for name, item in zip(x, a.items, strict=True))
-    if x or y:
-        return _in_order_of_names(a, b) if x else _in_order_of_names(b, a)
+    if bool(x) != bool(y):
+        return _in_order_of_names(a, b, x) if x else _in_order_of_names(b, a, y)
     kinds = {a.brackets, b.brackets}
     tuples = kinds <= {"", "&"} and all(item.brackets == "()" for item in (*a.items, *b.items))
     named_set = kinds == {"", "{}"} and bool(a.name) != bool(b.name)  # x = 1, x = 2 and 1, 2
-    if kinds in _UNORDERED or tuples or named_set:
+    if x or kinds in _UNORDERED or tuples or named_set:
         return _same_set(a.items, b.items)
-    ordered = len(kinds) == 1 or kinds <= {"", "{}"} or kinds <= {"", "&"}
-    if not ordered and "()" in kinds and kinds <= {"", "&", "()"}:
-        ordered = len(a.items) > 2  # (1, 2) may be an interval
-    return ordered and all(map(same, a.items, b.items))
+    return (len(kinds) == 1 or kinds <= {"", "{}"} or kinds <= {"", "&"}) and all(map(same, a.items, b.items))
 
 
 def _names(value: Value) -> list[str]:
@@ -90,13 +84,13 @@ def _names(value: Value) -> list[str]:
     return names if all(names) and len(set(names)) == len(names) else []
 
 
-def _in_order_of_names(named: Value, bare: Value) -> bool:
+def _in_order_of_names(named: Value, bare: Value, names: list[str]) -> bool:
     """``x = 1, y = 2`` and ``1, 2``; also ``(1, 2)`` if the names are in alphabetical order."""
-    names = [item.name for item in named.items]
-    if bare.name or bare.brackets not in ("", "&", "()") or any(item.name for item in bare.items):
-        return False
-    in_order = names == sorted(names) or bare.brackets != "()"
-    return in_order and all(same(replace(p, name=""), q) for p, q in zip(named.items, bare.items, strict=True))
+    in_order = bare.brackets in ("", "&") or (bare.brackets == "()" and names == sorted(names))
+    plain = not bare.name and not any(item.name for item in bare.items)
+    return (
+        in_order and plain and all(same(replace(p, name=""), q) for p, q in zip(named.items, bare.items, strict=True))
+    )
 
 
 def _same_set(a: Sequence[Value], b: Sequence[Value]) -> bool:
@@ -118,14 +112,12 @@ def _relation(value: Value) -> tuple[str, Tree, Tree] | None:
 
 
 def _same_relation(a: Value, b: Value) -> bool:
-    """Whether one relation is the other times a number, in either direction."""
+    """Whether the differences of both sides are the same, in either direction."""
     p, q = _relation(a), _relation(b)
     if p is None or q is None:
         return False
-    for sign, left, right in (q, (FLIPPED[q[0]], q[2], q[1])):
-        if p[0] == sign and algebra.equal(p[1], left) and algebra.equal(p[2], right):
-            return True
-    if p[0] not in (q[0], FLIPPED[q[0]]):
-        return False
-    factor = algebra.factor(("add", p[1], ("neg", p[2])), ("add", q[1], ("neg", q[2])))
-    return factor is not None and (p[0] in "=≠" or (factor > 0) == (p[0] == q[0]))
+    difference = ("add", p[1], ("neg", p[2]))
+    return any(
+        p[0] == sign and algebra.equal(difference, ("add", left, ("neg", right)))
+        for sign, left, right in (q, (FLIPPED[q[0]], q[2], q[1]))
+    )

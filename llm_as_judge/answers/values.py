@@ -68,9 +68,6 @@ def read(text: str) -> Value:
     if len(text) > _LONGEST or max(_depths(text)) > _DEEPEST or len(_SIGNS.findall(text)) > _MOST_SIGNS:
         return Value("")
     plain = _THOUSANDS.sub(lambda amount: amount.group().replace(",", ""), clean(text))
-    if plain.startswith("{") and plain.endswith("}") and _balanced(plain[1:-1]):  # LaTeX does not show such braces
-        inner = plain[1:-1].strip()
-        plain = inner if "," not in inner else plain
     if _RATIO_IN_WORDS.fullmatch(plain):
         plain = plain.replace(" to ", ":")
     if _ALL_REAL.fullmatch(plain):
@@ -207,7 +204,8 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
     if len(sides) == 2 and _NAME.fullmatch(sides[1]) and not _NAME.fullmatch(sides[0]):
         sides = sides[::-1]
     last = read(sides[-1])
-    first, *middles = (parse(re.sub(r"°|[$€£¥](?=\d)", "", side)) for side in sides[:-1])
+    shares = (re.sub(r" of (?=\d)", "*", re.sub(r"(?<=\d)% of (?=\d)", "/100*", side)) for side in sides[:-1])
+    first, *middles = (parse(re.sub(r"°|[$€£¥](?=\d)", "", side)) for side in shares)
     values = [tree for tree in (last.bare, last.tree) if tree is not None]  # of 16%, 16 and 0.16
     for middle in middles:
         if middle is None or not any(algebra.equal(middle, value) for value in values):
@@ -217,7 +215,7 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
     tree = last.bare or parse(sides[-1])
     if first is None or tree is None:
         return None
-    if len(sides) == 2 and (symbols(first) or symbols(tree)):
+    if len(sides) == 2 and (symbols(first) or symbols(tree)) and not algebra.equal(first, tree):
         return Value(tight(plain), relation=("=", first, tree))
     return last if any(algebra.equal(first, value) for value in values or [tree]) else None
 

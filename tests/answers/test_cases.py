@@ -33,7 +33,7 @@ MATHS_RIGHT = [
     (r"\boxed{3}, \boxed{5} and \boxed{8}", "3,5,8"), (r"$\boxed{3}$ or $\boxed{8}$", "3, 8"),
     (r"$x = \boxed{3}$ and $y = \boxed{8}$", "x = 3, y = 8"), ("x = 3, y = 8", "(3, 8)"), ("3, 8", "x=3, y=8"),
     ("y = 8, x = 3", "x=3, y=8"), ("AB = 3, CD = 8", "3, 8"), ("x = 3 or x = 8", "x = 8, 3"), ("{8, 3}", r"\{3,8\}"),
-    (r"$\left\{3, 8\right\}$", r"\{8, 3\}"), ("(3, 5, 8)", "3, 5, 8"), (r"3 \pm \sqrt{2}", r"3+\sqrt{2}, 3-\sqrt{2}"),
+    (r"$\left\{3, 8\right\}$", r"\{8, 3\}"), (r"3 \pm \sqrt{2}", r"3+\sqrt{2}, 3-\sqrt{2}"),
     (r"x = 3 \pm \sqrt{2}", r"\{3-\sqrt2, 3+\sqrt2\}"), (r"x \ge 0", r"[0, \infty)"),
     (r"$x \geq 0$", r"x \in [0,\infty)"), (r"[0,\infty)", "0 <= x"), (r"-2 \le x < 7", "[-2, 7)"),
     (r"x \in (-2, 7)", "-2 < x < 7"), ("(x - 1)^2 + y^2 = 4", "x^2 - 2x + y^2 - 3 = 0"), (r"\boxed{40}\%", "40%"),
@@ -129,7 +129,7 @@ EQUAL_MATHS = [
     (r"\tan^2(y) + 1", r"\sec^2 y"), (r"96-10\sqrt{21}", r"-10\sqrt{21} + 96"),
     (r"\begin{pmatrix}1 & 2\\ 3 & 4\end{pmatrix}", r"\begin{bmatrix} 1&2 \\3&4 \end{bmatrix}"),
     (r"\pm 3", r"\{-3, 3\}"), ("(1,2), (3,4)", "(3,4), (1,2)"), (r"(-\infty,1) \cup (2,3)", r"(2,3)\cup(-\infty,1)"),
-    ("1 km", "1000 m"), ("2 hours", "120 minutes"), ("two hundred and five", "205"), ("3.5 million", "3,500,000"),
+    ("1 km", "1000 m"), ("2 hours", "120 minutes"), ("3.5 million", "3,500,000"),
     ("$5", "500 cents"),
 ]  # fmt: skip
 UNEQUAL_MATHS = [
@@ -192,6 +192,16 @@ $5 is paid, so it would be wrong to say \boxed{6}|I paid $5, so it is wrong to s
 FORMS = ("The answer is {}.", r"\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 #: Question, answer, reference.
 RIGHT_WITH_QUESTION = [
+    ("If Ann has 9 pens, how many does Bob have?", "Bob has 6 pens.", "6"), (LEGS, "36 / 6 = 6 legs", "6"),
+    ("How many minutes did Ann need for the second part?", "Ann needed 6 minutes for the second part.", "6"),
+    ("How many hours does Ann stay at work?", "Ann stays at work for 7 hours.", "7"),
+    ("Ann has 9 pens. How many pens will she have left after she sells 3?", "Ann will have 6 pens left.", "6"),
+    ("How many cups of tea did they drink?", "They drank \\boxed{6} cups.", "6"),
+    ("How many messages did Liam send last month?", "Liam sent 6 messages last month.", "6"),
+    ("How many of the people were children?", "20% of 650 = 0.2 × 650 = 130 children.", "130"),
+    ("What is its area in square meters?", "Its area is 6 square meters.", "6"),
+    ("What is f(4)?", "The value of f(4) is 21.", "21"), ("Compute it.", r"\frac{10!}{3!7!} = 120", "120"),
+    ("Factor 2x^3 - 18x.", "2x(x^2-9) = 2x(x-3)(x+3)", "2x(x-3)(x+3)"),
     (FRACTION, "1/2", r"\frac{1}{2}"), (FRACTION, r"\boxed{1/2}", r"\frac{1}{2}"), (FRACTION, "½", r"\frac{1}{2}"),
     (FRACTION, r"\frac{1}{2}", "0.5"), (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
     (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"),
@@ -200,6 +210,8 @@ RIGHT_WITH_QUESTION = [
     ("How many eggs did Ann use?", "Ann used 6 eggs.", "6"), (RANGE, r"$y \le 0$", r"(-\infty, 0]"),
     (RADIUS, r"The radius of its arc is $\frac{14}{3}$ inches.", r"\frac{14}{3}"),
     ("What is the price in cents?", "5.4", r"5.4\text{ cents}"),
+    ("What is the greatest common divisor of 84 and 126?", "GCD = 42", "42"),
+    ("How many tulips remain?", "60 tulips", "60"), ("What is the area of the circle?", r"A = 25\pi", r"25\pi"),
     ("Simplify it.", "The expression simplifies to 5.", "5"),
     ("How many of the people were adults?", "6 of the people were adults.", "6"), (LEGS, "There are 6 legs left.", "6"),
     (LEGS, r"Thus, the number of legs left is $\boxed{6}$.", "6"), (LEGS, "8 - 2 = 6\n\n**Answer: 6**", "6"),
@@ -222,8 +234,7 @@ RIGHT_WITH_QUESTION = [
     ("What percent of 250 is 40?", "40 is 16% of 250.", "16"),
     ("What percent of 250 is 40?", "40/250 = 0.16 = 16%", "16"),
     ("Let a+b=7 and ab=10. Compute a^2+b^2.", "a^2+b^2 = (a+b)^2-2ab = 49-20 = 29", "29"),
-    ("What is the greatest common divisor of 84 and 126?", "GCD = 42", "42"),
-    ("What is the area of the circle?", r"A = 25\pi", r"25\pi"), ("How long is it?", "13 units", "13"),
+ ("How long is it?", "13 units", "13"),
     ("What is the area of the circle?", r"25\pi\text{ square units}", r"25\pi"),
     (r"Find the domain of $f(x)=\sqrt{x-2}+\frac{1}{x-5}$.", r"x \in [2,5) \cup (5,\infty)", r"[2,5)\cup(5,\infty)"),
     ("Write 0.00005 in scientific notation.", "5e-5", r"5 \times 10^{-5}"), (ALL, r"\frac{-1}{8}", r"-\frac18"),
@@ -234,6 +245,18 @@ RIGHT_WITH_QUESTION = [
 ]  # fmt: skip
 #: Question, reference, and answers of that value: of another quantity, in another unit or form, or not worked out.
 OTHER_QUANTITY = [
+    ("Ann has 10 pens. Bob has 4 fewer. How many pens does Bob have?", "6",
+     "The answer is 12. 12 - 6 = 6|Answer: 4\n10 - 4 = 6|Bob has only 6 of the pens.|Ann has 6 pens, so Ann has 6."),
+    ("Jack and Jill pick 48 apples. How many apples does Jill pick?", "12", "He picks 12 apples."),
+    ("How many geckos has he sold in both years?", "172",
+     "2 years ago: 86 * 2 = 172|The film was twice that, so 2 * 86 = 172.|Two were sold, and therefore is 172."),
+    ("How many birds are left?", "580", "There are 300 + 200 + 80 = 580 birds in total."),
+    ("How old was Ann's mother when Ann was born?", "38", "Her mother is 40 - 2 = 38 years old."),
+    ("Dana is 14. How old will her brother be in 10 years?", "17", "She will be 17 years old."),
+    ("How many pairs of shoes does he need?", "6", "He needs 6 shoes.|6 shoes"),
+    ("How many red pens does Ann have?", "6", "Ann has 6 pens.|6 pens"),
+    ("By how many percent did it rise from $50?", "20", "It rose from 20."),
+    ("What is the median of 3, 7, 9?", "7", "There are 7 numbers."),
     (TANK, "216.6",
      "It loses 216.6 liters.|The tank loses 216.6 liters after 2 days|216.6 liters are lost|in 216.6 days"),
     (COST, "20",
@@ -287,6 +310,7 @@ OTHER_UNIT = [
     ("How old is Tom?", "12", "12 months|in 12 years"),
 ]  # fmt: skip
 OTHER_FORM = [
+    ("What is the slope?", r"-\frac{3}{4}", "-75%"), ("What is the circumference?", r"18\pi", r"2*9*\pi - 0"),
     ("What is the ratio? Answer as a fraction in lowest terms.", r"\frac34", r"\frac{6}{8}"),
     ("Express 0.4 as a fraction in lowest terms.", r"\frac{2}{5}", r"0.4|4/10|40\%|\frac{20}{50}"),
     ("Write 3/8 as a decimal.", "0.375", r"3/8|37.5%|\frac{3}{8}"),
@@ -309,6 +333,11 @@ WRONG_WITH_QUESTION = [
     ("Expand (x+1)^2.", "(1+x)^2", "x^2+2x+1"),
 ]  # fmt: skip
 QA_RIGHT_WITH_QUESTION = [
+    ("A band that disbanded in which year?", "The band disbanded in 2004.", "2004"),
+    ("Which team won the 2010 World Cup?", "Spain won the 2010 World Cup.", "Spain"),
+    ("What is the Statue of Liberty made of?", "It is made of copper.", "copper"),
+    ("Who led when the wall fell, George H. W. Bush or Bob?", "George H. W. Bush led when the wall fell.",
+     "George H. W. Bush"),
     ("When did the siege take place?", "The siege took place in 1097.", "1097"),
     ("An album by Holmes, released in which year?", "It was released in 2000.", "2000"),
     ("Which rock band was formed before 1990?", "The Cure was formed before 1990.", "The Cure"),
@@ -319,7 +348,6 @@ QA_RIGHT_WITH_QUESTION = [
     ("Which place?", "1st", "first"),
     ("In which century was it built?", "It was built in the 12th century.", "twelfth"),
     (SUCCESSOR, "John Adams succeeded Paul.", "John Adams"),
-    (SUCCESSOR, "Paul was succeeded by John Adams.", "John Adams"),
     (OLDER, "Terry Richardson is older.", "Terry Richardson"), ("What percentage is rural?", "37.5", "37.5%"),
     ("Are Ann and Bob American?", "Yes, both are American.", "yes"), ("Did Rome fall?", "No, Rome did not fall.", "no"),
     (HUNGRY, "People eat when they are hungry.", "eat"), ("What is it?", r"\boxed{\text{Paris}}", "Paris"),
@@ -329,6 +357,9 @@ QA_RIGHT_WITH_QUESTION = [
     ("Which?\nA. a lamp\nB. a heart", "(B) a heart", "B"),
 ]  # fmt: skip
 QA_WRONG_WITH_QUESTION = [
+    ("The singer of the band Queen was born on which island?", "Queen was born on Mull.", "Mull"),
+    ("Which?\nA. a lamp\nB. a heart\nC. a pen", "A and C", "C"),
+    ("Who was Ann's son?", "Ann was the son of Bob.", "Bob"),
     ("Which?\nA. a lamp\nB. a heart", "B. a lamp", "B"), (CAPITAL, "The capital of Gaul is Paris.", "Paris"),
     (SUCCESSOR, "Paul succeeded John Adams as mayor of Springfield.", "John Adams"), (HUNGRY, "A. eat", "eat"),
     (SUCCESSOR, "John Adams was succeeded by Paul.", "John Adams"),
