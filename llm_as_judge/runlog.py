@@ -145,7 +145,6 @@ class LogReader:
 
     def _start(self) -> None:
         self.run = RunEvent()
-        self.run_ids: set[str] = set()
         self._reports: dict[int, StepReport] = {}
         self._evals: dict[int, EvalEvent] = {}
         self._usage: list[Mapping[str, Any]] = []  # of each session
@@ -233,7 +232,6 @@ class LogReader:
         match event:
             case RunEvent():
                 self.run = event
-                self.run_ids.add(event.id)
                 self._spans.append([event.time, event.time])
                 self._usage.append({})
                 self._pending.clear()

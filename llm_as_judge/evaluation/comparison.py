@@ -14,7 +14,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 
 SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
-HALVING, PROBLEM_ORACLE = "best single workflow, by successive halving", "per-problem oracle"
+BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
 
 #: The plans that AFlow's search starts from.
@@ -48,14 +48,12 @@ class Compared:
         return {"name": self.row.name, **self.row.as_json(), "difference": paired}
 
 
-def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], winner: str | None) -> list[Compared]:
-    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``winner`` is
-    the plan found by successive halving, if there was a search. A method that needs an unmeasured plan has no row.
+def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], best: str) -> list[Compared]:
+    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
+    the plan with the highest accuracy on training problems. A method that needs an unmeasured plan has no row.
     """
     measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
-    made = [*_beforehand(matrix), random_policy(matrix)]
-    if winner:
-        made.append(matrix.everywhere(HALVING, winner))
+    made = [*_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
     made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
     return [

@@ -46,7 +46,7 @@ def _right(row: "Summary") -> str:
 
 
 def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
-    """Workflows that did not run, ended early or could not be scored, with the most frequent reasons; too many abstentions."""
+    """Workflows that did not run, ended early or could not be scored, with reasons; alarms for abstentions."""
     names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
     kinds = {name: Counter[str]() for name in names}
     for row in rows.values():

@@ -88,7 +88,7 @@ evaluate --data no | evaluate --untrained --data empty.jsonl | evaluate --untrai
 evaluate --untrained --data deep.jsonl | evaluate --untrained --data folder
 evaluate --checkpoint no | evaluate --checkpoint folder | evaluate --untrained --checkpoint folder
 evaluate --samples 0 | evaluate --workflow w.py --untrained | solve | solve x --domain art | solve x --file words.txt
-solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate , | compare --tokens 0
+solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate ,
 compare --ablate layer1 --limit 3 | compare --ablate nothing | workflow lint no.py | workflow lint folder
 workflow lint bytes.bin | workflow run w.py | workflow run w.py --problem x --domain art
 sandbox run bytes.bin | sandbox run w.py --sandbox loose | sandbox run w.py --memory-mb 99999999999999999999

@@ -21,12 +21,12 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, without, worths
 from llm_as_judge.evaluation.baselines import ORACLE
-from llm_as_judge.evaluation.comparison import HALVING, PROBLEM_ORACLE, TRAINED, UNTRAINED
+from llm_as_judge.evaluation.comparison import BEST_SINGLE, PROBLEM_ORACLE, TRAINED, UNTRAINED
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
 
-PROBLEMS, BUDGET = 24, 5_000
+PROBLEMS = 24
 
 
 @dataclass
@@ -76,7 +76,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
         }  # fmt: skip
         config = load_config(EMBEDDED, [f"{name}={value}" for name, value in settings.items()])
         load_author(config).policy.save_adapter(folder / "adapter")
-        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter", tokens=BUDGET))
+        result = asyncio.run(run_comparison(config, checkpoint=folder / "adapter"))
         yield result, config, served, served.asked
 
 
@@ -87,8 +87,8 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
     assert 0.4 < right["chain of thought"] < 0.75
     assert right["self-consistency"] > right["chain of thought"] + 0.04, "three answers and a choice among them"
     assert rows["self-consistency"].tokens > 3 * rows["chain of thought"].tokens
-    assert right["hand-written for each domain"] == right[HALVING] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
-    assert rows[HALVING].plan == {"math": "program"} and 0.2 < right["random policy"] < 0.6
+    assert right["hand-written for each domain"] == right[BEST_SINGLE] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
+    assert rows[BEST_SINGLE].plan == {"math": "program"} and 0.2 < right["random policy"] < 0.6
     assert rows["self-refine"].tokens > 2 * rows["single call (IO)"].tokens
     assert rows[PROBLEM_ORACLE].tokens <= rows["hand-written for each domain"].tokens
     assert all(row.overall.n == PROBLEMS and list(row.domains) == ["math"] for row in rows.values())
@@ -109,13 +109,12 @@ def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: tuple[Com
         assert cells[0] == row["name"] and cells[1].startswith(f"{100 * row['overall']:.1f} [")
     assert saved["pareto_front"] == {kind: ["hand-written for each domain"] for kind in ("tokens", "cost")}
     assert first.picture.read_bytes()[:4] == b"\x89PNG"
-    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint, tokens=BUDGET))
+    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint))
     assert served.asked <= asked + 2 and again.usage.calls == 1
     assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
-    # Without a training run there is no default budget for the search.
     result = asyncio.run(run_comparison(compared[1]))
     assert [one.row.name for one in result.rows if one.difference is None] == [UNTRAINED]
-    assert "untrained policy minus this" in result.table and HALVING not in result.table and result.search is None
+    assert "untrained policy minus this" in result.table
 
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
