@@ -85,7 +85,7 @@ def _parts(
     folder, log = run.folder, run.log
     config, device = folder.config, Device()
     settings = config.experience_buffer
-    recall = ExperienceBuffer(settings, author.policy.embed) if settings.enabled else None
+    recall = ExperienceBuffer(settings, author.policy.embed, folder.buffer) if settings.enabled else None
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
     log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))

@@ -105,9 +105,7 @@ def changed(config: "Config", change: Mapping[str, object], name: str, seed: int
         section, _, leaf = setting.partition(".")
         tree[section][leaf] = value
     kind = "full" if name == "full" else f"without_{name.replace('.', '_')}"
-    tree["output"]["run_name"] = run_name = f"{config.output.run_name}_{kind}_seed{seed}"
-    if (folder := config.experience_buffer.persistence_dir) is not None:  # runs must not share a buffer
-        tree["experience_buffer"]["persistence_dir"] = str(folder / run_name)
+    tree["output"]["run_name"] = f"{config.output.run_name}_{kind}_seed{seed}"
     copy = type(config).model_validate(tree)
     copy._base_model = config._base_model
     return copy

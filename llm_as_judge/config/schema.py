@@ -263,8 +263,9 @@ class BufferConfig(Strict):
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
-    persistence_dir: OutputPath | None = Field(None, description="Folder of the stored buffer; null = not stored.")
-    reuse: bool = Field(False, description="Start a new run with the stored workflows; false: move them aside.")
+    persistence_dir: OutputPath | None = Field(
+        None, description="Folder of the runs' stored buffers; null = not stored."
+    )
     min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
 
 

@@ -251,5 +251,9 @@ def test_training_stops_whole_and_continues_with_space(
     results = json.loads((places["results"] / "training/nano/grpo_mixed.json").read_text())
     assert results["steps"] == 3 and {1, 2} <= {event["step"] for event in log if event["kind"] == "step"}
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
-    kept = [json.loads(line) for path in places["buffer"].glob("*_top_samples.jsonl") for line in path.open()]
+    kept = [
+        json.loads(line)
+        for path in (places["buffer"] / "nano/grpo_mixed").glob("*_top_samples.jsonl")
+        for line in path.open()
+    ]
     assert {entry["step"] for entry in kept} == {1, 2, 3}

@@ -55,16 +55,6 @@ def test_contradictory_files_are_refused_with_the_cure(tmp_path: Path) -> None:
             load_config(EMBEDDED, settings)
 
 
-def test_training_uses_the_field_names_of_dataset_yaml(here: Path, root: Path) -> None:
-    own = write_lines(Path("own.jsonl"), [{"instruction": "1 + 1?", "answer": 2, "type": "math"}])
-    with pytest.raises(DataError, match="no known benchmark"):
-        read_problems(own)
-    Path("config").mkdir()
-    text = (root / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
-    Path("config/dataset.yaml").write_text(text)
-    assert read_problems(own)[0].question.text == "1 + 1?"
-
-
 def test_a_choice_has_every_domain_in_its_share_and_trained_problems_are_counted(tmp_path: Path) -> None:
     problems = read_problems(own_file(tmp_path / "sorted.jsonl", ("math", 60), ("qa", 30)))
     chosen = spread(problems, 30)

@@ -294,7 +294,6 @@ def test_named_sets_and_whole_folders_are_rows(here: Path, cli: CommandLine) -> 
         assert rows == [("math", 0.0), ("gsm8k", 0.0), ("own", 0.0)], "another set adds its own row"
         shutil.rmtree("results")
         Path("data/test/own.jsonl").rename("data/test/own_test.jsonl")
-        Path("data/test/test_index.json").write_text("{}")
         cli(*command, "--data", "data/test", "--limit", 1)
         rows = sorted((row["dataset"], row["metrics"]["problems"]) for row in saved())
         assert rows == [("gsm8k", 1), ("math", 1), ("own", 1)]
