@@ -16,7 +16,7 @@ import yaml
 
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
-from llm_as_judge.config.describe import names_input
+from llm_as_judge.config.fields import names_input
 from llm_as_judge.config.identity import decisive, identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config

@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from llm_as_judge.config.describe import members, names_input, takes_list, takes_text
 from llm_as_judge.config.endpoints import DEFAULT_API_KEY
+from llm_as_judge.config.fields import members, names_input, takes_list, takes_text
 from llm_as_judge.config.registry import did_you_mean, nearest
 from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config
 from llm_as_judge.config.sources import SHIPPED, Setting, environment, find_file, read_value, read_yaml

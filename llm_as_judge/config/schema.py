@@ -1,6 +1,6 @@
 """Schema of the configuration: strict, frozen, with one description per setting.
 
-The documentation is generated from the descriptions (``describe``); ``loading`` fills the schema from files.
+The documentation is generated from the descriptions (``scripts/generate_docs.py``); ``loading`` fills the schema from files.
 """
 
 import typing
