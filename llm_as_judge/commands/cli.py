@@ -74,7 +74,6 @@ EntryPoint = Annotated[
     str | None,
     typer.Option("--entry-point", metavar="NAME", callback=function_name, help="Function to write, for code problems."),
 ]
-Repair = Annotated[bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems per file.")]
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]

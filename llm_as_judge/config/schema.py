@@ -1,6 +1,6 @@
 """Schema of the configuration: strict, frozen, with one description per setting.
 
-The documentation is generated from the descriptions (``scripts/generate_docs.py``); ``loading`` fills the schema from files.
+``scripts/generate_docs.py`` writes the descriptions to the documentation; ``loading`` fills the schema from files.
 """
 
 import typing

@@ -48,15 +48,18 @@ class PolicyAuthor:
     config: Config
     version: int = 0
 
-    def write(
-        self, questions: Sequence[Question], samples: int = 1, start: int = 0, *, any_length: bool = False
-    ) -> list[list[Completion]]:
-        """Workflows are invalid where the prompt exceeds ``training.prompt_max_length``, unless ``any_length``."""
+    def sampling(self, **changes: float) -> "PolicyAuthor":
+        """A copy with other settings of the section ``generation``."""
+        generation = self.config.generation.model_copy(update=changes)
+        return replace(self, config=self.config.model_copy(update={"generation": generation}))
+
+    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
+        """Completions are ``verbatim`` where the prompt exceeds ``training.prompt_max_length``: nothing is sampled."""
         generation, training = self.config.generation, self.config.training
         asked = [self.prompt(question) for question in questions]
         ids = [self.policy.encode(prompt) for prompt in asked]
         limit = training.prompt_max_length
-        long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit and not any_length}
+        long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit}
         if long:
             named = ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items())
             logger.warning(

@@ -119,7 +119,6 @@ async def test_prompts_beyond_the_limit_are_named_and_count_as_wrong(caplog: pyt
     assert found[2].text == "# not written: the prompt has 5 tokens, training.prompt_max_length=3" == found[3].text
     (warning,) = caplog.messages
     assert "for 2 of 4 problems, and they count as wrong" in warning and "5 4 (5 tokens), 4 4 (4 tokens)" in warning
-    assert [len(group) for group in writer.write([p.question for p in problems], any_length=True)] == [1] * 4
     written = look_at(writer, [p.question for p in problems], samples=2)
     assert engine.calls[-1]["prompts"] == 2 and written.workflows == 8
     assert written.findings["the prompt exceeds training.prompt_max_length=3"] == 4 < sum(written.findings.values())
