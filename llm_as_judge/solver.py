@@ -6,7 +6,6 @@ async with Solver("config/training.yaml") as solver:
 """
 
 import asyncio
-import dataclasses
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -77,7 +76,7 @@ class Solution:
             "executor_tokens": execution.tokens,
             "cost": execution.cost,
             "workflow": self.workflow,
-            "trace": [dataclasses.asdict(call) for call in execution.calls],
+            "trace": execution.calls,
         }
 
 

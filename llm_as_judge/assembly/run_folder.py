@@ -54,11 +54,6 @@ class RunFolder:
     def curve(self) -> Path:
         return self.results.with_suffix(".png")
 
-    @property
-    def before(self) -> Path:
-        """The held-out evaluation before the first step."""
-        return self.checkpoints / "before.json"
-
     def begin(self, data_digest: str, progress: Progress) -> "Started":
         """Continue a resumed run, or move an earlier run's files aside and begin a new one.
 

@@ -14,6 +14,7 @@ from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
+from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.policy.device import Device
@@ -93,7 +94,7 @@ def _parts(
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
-        summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
+        summary = summarise(await evaluate(problems.validation, writer, services.official, device=device))
         tracked.evaluation(step, summary)
         progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}

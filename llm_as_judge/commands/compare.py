@@ -4,7 +4,7 @@ Records are reused, so an interrupted comparison continues and a repeated one ru
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +67,7 @@ class Comparison:
             "table": self.table,
             "picture": str(self.picture),
             "sandbox": self.sandbox,
-            "usage": asdict(self.usage),
+            "usage": self.usage,
         }
 
 

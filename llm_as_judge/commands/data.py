@@ -106,7 +106,6 @@ def check(
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
     import asyncio
-    import dataclasses
 
     from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.data.catalog import DATASETS
@@ -142,7 +141,7 @@ def check(
 
     reports = asyncio.run(run())
     if as_json:
-        cli.print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
+        cli.print_json(reports)
     if any(report.failures for report in reports.values()):
         raise typer.Exit(1)
 

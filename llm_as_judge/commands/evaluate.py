@@ -1,7 +1,7 @@
 """``llm-as-judge evaluate``: official metrics (``data.catalog.metric_of``) on files or held-out problems."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,6 @@ import typer
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.files import locked, write_json
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
@@ -58,11 +57,10 @@ class EvaluationResult:
             "sandbox": self.sandbox,
         }
         rows = [
-            {"dataset": name, "metrics": {"accuracy": number(row.overall.value), **row.as_json()}, **shared}
+            {"dataset": name, "metrics": {"accuracy": row.overall.value, **row.as_json()}, **shared}
             for name, row in self.rows.items()
         ]
-        usage = {role: asdict(usage) for role, usage in self.usage.items()}
-        return {"model": self.model, "datasets": rows, "usage": usage}
+        return {"model": self.model, "datasets": rows, "usage": self.usage}
 
 
 async def run_evaluation(
@@ -146,11 +144,11 @@ async def _recorded(
             progress.advance("workflows", done, count)
 
         try:
-            evaluation = await measure(problems, author, parts, advance, samples=samples, log=ledger)
+            records = await measure(problems, author, parts, advance, samples=samples, log=ledger)
         finally:
             if resume or recorded < count:
                 progress.say(f"{recorded} of {count} workflows are recorded in {file}")
-    return evaluation.records, known
+    return records, known
 
 
 def _rows(records: "Sequence[RolloutEvent]", source: str) -> "dict[str, Summary]":

@@ -363,7 +363,7 @@ def plan(
     log = find_log(config, run) if run is not None else None
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
-        cli.print_json(asdict(found))
+        cli.print_json(found)
         return
     console = cli.make_console(False)
     for part in _tables(found):

@@ -18,7 +18,7 @@ import msgspec
 from llm_as_judge.evaluation.metrics import mean, mean_known
 from llm_as_judge.events import EvalEvent, RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
-from llm_as_judge.runlog import LogReader, json_data
+from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.lint.codes import CODES
 
@@ -61,9 +61,6 @@ class Analysis:
     total: Line
     by: Mapping[str, Mapping[str, Line]]  # dimension, key; the most frequent first
     time: Sequence[Part]
-
-    def as_json(self) -> dict[str, Any]:
-        return dict(json_data(self))
 
 
 def analyze_log(path: Path) -> Analysis:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
-from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
+from llm_as_judge.evaluation.metrics import Estimate, paired_difference
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 
@@ -44,7 +44,7 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         own = self.difference
-        paired = own and {"value": number(own.value), "interval": [own.low, own.high], "problems": own.n}
+        paired = own and {"value": own.value, "interval": [own.low, own.high], "problems": own.n}
         return {"name": self.row.name, **self.row.as_json(), "difference": paired}
 
 

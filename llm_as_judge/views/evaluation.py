@@ -24,7 +24,7 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
     table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
     for name, row in rows:
         own = [name, _right(row)]
-        for label, estimate in ((label, e) for one in row.official.values() for label, e in one.values.items()):
+        for label, estimate in ((label, e) for one in row.official.values() for label, e in one.items()):
             shown, right = own or ("", "")
             table.add_row(shown, label, interval(estimate), right, str(estimate.n))
             own = []

@@ -6,7 +6,6 @@ import pytest
 from helpers.rollouts import Bench, problem, record_of, rollout
 
 from llm_as_judge.evaluation.baselines import Matrix, Row, measure, rows
-from llm_as_judge.evaluation.evaluate import Evaluation
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -18,7 +17,7 @@ def matrix(**right: Sequence[bool | None]) -> Matrix:
     found = {}
     for plan, marks in right.items():
         ran = [rollout(p, mark, plan=plan, tokens=TOKENS[plan]) for p, mark in zip(PROBLEMS, marks, strict=True)]
-        found[plan] = Evaluation([record_of(place, 0, one) for place, one in enumerate(ran)], ran)
+        found[plan] = [record_of(place, 0, one) for place, one in enumerate(ran)]
     return Matrix(found)
 
 

@@ -19,10 +19,12 @@ from llm_as_judge.commands.compare import Comparison, run_comparison
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.evaluation.ablation import PARTS, Outcome, difference, markdown, without, worths
+from llm_as_judge.evaluation.ablation import PARTS, difference, without, worths
 from llm_as_judge.evaluation.baselines import ORACLE
 from llm_as_judge.evaluation.comparison import BEST_SINGLE, PROBLEM_ORACLE, TRAINED, UNTRAINED
+from llm_as_judge.files import json_text
 from llm_as_judge.types import Question
+from llm_as_judge.views.terminal import ablation_table
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -103,7 +105,7 @@ def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config,
 def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
     first, config, served, asked = compared
     saved = json.loads(first.file.read_text("utf-8"))
-    assert saved == json.loads(json.dumps(first.as_json()))
+    assert saved == json.loads(json_text(first.as_json()))
     for row, line in zip(saved["rows"], first.table.splitlines()[2:], strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[0] == row["name"] and cells[1].startswith(f"{100 * row['overall']:.1f} [")
@@ -111,7 +113,7 @@ def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: tuple[Com
     assert first.picture.read_bytes()[:4] == b"\x89PNG"
     again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint))
     assert served.asked <= asked + 2 and again.usage.calls == 1
-    assert {**again.as_json(), "usage": 0} == {**first.as_json(), "usage": 0}
+    assert json_text({**again.as_json(), "usage": 0}) == json_text({**first.as_json(), "usage": 0})
     result = asyncio.run(run_comparison(compared[1]))
     assert [one.row.name for one in result.rows if one.difference is None] == [UNTRAINED]
     assert "untrained policy minus this" in result.table
@@ -122,11 +124,11 @@ WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format"
 
 def test_the_interval_is_students_over_paired_seeds_and_the_table_shows_it() -> None:
     found = difference([0.6, 0.7, 0.8], [0.5, 0.5, 0.5])
-    assert found.mean == pytest.approx(0.2)
-    assert found.half == pytest.approx(4.30265 * 0.1 / math.sqrt(3), rel=1e-4)
-    assert math.isnan(difference([0.6], [0.5]).half)
-    full = [Outcome(0.6, 900.0), Outcome(0.7, 1000.0), Outcome(0.8, 1100.0)]
-    table = markdown(full, worths(full, {"buffer": [Outcome(0.5, 1000.0)] * 3}))
+    assert (found.value, found.n) == (pytest.approx(0.2), 3)
+    assert found.high - found.value == pytest.approx(4.30265 * 0.1 / math.sqrt(3), rel=1e-4)
+    assert math.isnan(difference([0.6], [0.5]).low)
+    full = [(0.6, 900.0), (0.7, 1000.0), (0.8, 1100.0)]
+    table = re.sub(" +", " ", ablation_table(full, worths(full, {"buffer": [(0.5, 1000.0)] * 3})))
     assert "| nothing | 70.0 | | 1000 | |" in table
     assert "| buffer | 50.0 | +20.0 [-4.8, +44.8] | 1000 | +0 [-248, +248] |" in table
 
@@ -167,7 +169,7 @@ async def test_the_ablation_trains_twice_and_resumes(
     config = load_config(EMBEDDED, run_settings(tmp_path, address, **more, **{"judge.mode": "rules"}))
     result = await run_ablation(config, ["buffer"], 1)
     assert [worth.part for worth in result.parts] == ["buffer"]
-    assert len(result.full) == 1 and 0 <= result.full[0].accuracy <= 1
+    assert len(result.full) == 1 and 0 <= result.full[0][0] <= 1
     assert result.file == tmp_path / "results/ablation_grpo_mixed.json" and result.file.exists()
     monkeypatch.setattr("llm_as_judge.commands.ablate._trained", None)  # finished runs are not trained again
-    assert (await run_ablation(config, ["buffer"], 1)).as_json() == result.as_json()
+    assert json_text((await run_ablation(config, ["buffer"], 1)).as_json()) == json_text(result.as_json())
