@@ -56,12 +56,6 @@ class FinishedStep:
     system: str
 
 
-class _Usage(msgspec.Struct):
-    """Counts that a usage event needs."""
-
-    models: dict[str, dict[str, int | float]]
-
-
 class EventLog:
     """Appends events to a file. Several writers may share it: every event is one write of one line."""
 
@@ -147,7 +141,7 @@ class LogReader:
         self.run = RunEvent()
         self._reports: dict[int, StepReport] = {}
         self._evals: dict[int, EvalEvent] = {}
-        self._usage: list[Mapping[str, Any]] = []  # of each session
+        self._usage: list[Mapping[str, Mapping[str, float]]] = []  # of each session
         self._spans: list[list[float]] = []  # start and last event of each session
         self._prompts: dict[str, PromptEvent] = {}
         self._pending: list[RolloutEvent] = []
@@ -213,8 +207,6 @@ class LogReader:
         try:
             fields = msgspec.json.decode(line)
             if kind in _KINDS:
-                if kind == "usage":
-                    msgspec.convert(fields, _Usage)
                 nan = kind in ("step", "eval")  # their numbers may be NaN, which is null in JSON
                 return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])
             if isinstance(fields, dict) and "kind" in fields:
@@ -250,20 +242,6 @@ class LogReader:
                 self._prompts[event.problem] = event
                 if len(self._prompts) > _PROMPTS:
                     del self._prompts[next(iter(self._prompts))]
-
-
-def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The raw JSON objects of a log, oldest first, for scripts and tests; unreadable lines are skipped."""
-    if not Path(path).exists():
-        return
-    with open(path, "rb") as file:
-        for line in file:
-            try:
-                event = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            if isinstance(event, dict) and "kind" in event:
-                yield event
 
 
 def is_log(path: Path) -> bool:

@@ -145,7 +145,7 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
             given = ("f" if key == "entry_point" else "short") if reply else text
             half = len(given) // 2
             kinds = {"str": given, "int": 3, "list[str]": [given[:half], given[half:]]}
-            arguments[key] = kinds[str(parameter.annotation)]
+            arguments[key] = kinds[inspect.formatannotation(parameter.annotation)]
         await OPERATORS[name](tools)(**arguments)
 
     return run

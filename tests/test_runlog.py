@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from helpers.rollouts import problem, rollout
-from helpers.run_logs import write
+from helpers.run_logs import read_events, write
 
 from llm_as_judge.events import (
     AuditEvent,
@@ -28,7 +28,7 @@ from llm_as_judge.events import (
 )
 from llm_as_judge.files import locked, write_whole
 from llm_as_judge.rl.report import rollout_event
-from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
+from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import yaml
 from helpers.finished import run_settings
+from helpers.run_logs import read_events
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.client import LLMClient, LLMReply
 from llm_as_judge.operators import catalog
-from llm_as_judge.runlog import read_events
 from llm_as_judge.types import DOMAINS
 
 ROOT = Path(__file__).parents[1]

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from msgspec import to_builtins
+
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.problems import Problems, open_problems
@@ -106,7 +108,7 @@ def _parts(
         return prompt
 
     def step_done(report: StepReport) -> None:
-        log.log(UsageEvent(step=report.step, models=services.usage()))
+        log.log(UsageEvent(step=report.step, models=to_builtins(services.usage())))
         tracked.step(report)
         progress.step(report, config.training.max_steps)
 

@@ -68,7 +68,7 @@ def checks_of(settings: "Config") -> dict[str, Callable[[], str]]:
         "sandbox": partial(_sandbox, settings),
         "model": partial(_model, settings),
     }
-    if settings.data.source == "files":
+    if not settings.data.generated:
         checks["data"] = partial(_data, settings)
     for role in settings.endpoints():
         checks[role] = partial(_endpoint, settings, role)

@@ -108,7 +108,7 @@ async def run_evaluation(
                 checkpoint=checkpoint,
                 workflow=workflow.file if workflow else None,
                 executor=config.executor.model,
-                rows=_rows(records, "embedded" if not data and config.data.source == "embedded" else source),
+                rows=_rows(records, "embedded" if not data and config.data.generated else source),
                 samples=samples,
                 known=known,
                 usage=services.usage(),

@@ -99,7 +99,7 @@ def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[l
             "executor.base_url": address, "judge.base_url": address, "output_dir": folder / name / "checkpoints",
             "log_dir": folder / name / "logs", "results_dir": folder / name / "results", "eval_problems": size,
             "persistence_dir": folder / name / "buffer", "rollout_batch_size": size, "max_problems": 40,
-            "num_return_sequences_in_group": size, "plan_matrix": "false", "baselines": "false",
+            "num_return_sequences_in_group": size, "baselines": "none",
             "generation.engine": engine, **({"engine.python": _absolute(python)} if python else {}),
         }  # fmt: skip
         train = ["-m", "llm_as_judge", "train", "--config", "config/embedded.yaml", "--device", device]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import to_builtins
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
@@ -92,7 +93,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
     from llm_as_judge.views.charts import learning_curve
     from llm_as_judge.workflow.shapes import SHAPES
 
-    begun, settings = time.monotonic(), config.evaluation
+    begun = time.monotonic()
     with join() as ranks:
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
@@ -104,7 +105,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
 
             records = await _measured(training, "trained policy", training.trained, progress)
             after = summarise(records)
-            plans = tuple(SHAPES) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
+            plans = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
             matrix = await baselines.measure(
                 heldout, services.official, lambda done: progress.advance("single workflows", done, len(plans)), plans
             )
@@ -112,14 +113,14 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             agreed = await agreement(services.alone, heldout, judged) if services.alone else None
             tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
             step = training.trainer.step
-            run.log.log(UsageEvent(step=step, models=services.usage()))
+            run.log.log(UsageEvent(step=step, models=to_builtins(services.usage())))
             logged = LogReader.read(folder.log_file)
             result = TrainResult(
                 run=run,
                 before=before,
                 after=after,
-                baselines=baselines.rows(matrix) if settings.baselines else [],
-                workflows=matrix.accuracies() if settings.plan_matrix else {},
+                baselines=baselines.rows(matrix),
+                workflows=matrix.accuracies() if len(plans) > 1 else {},
                 learned={domain: top if top in SHAPES else "" for domain, top in tops.items()},
                 judge=agreed,
                 problems=len(heldout),

@@ -197,7 +197,7 @@ def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
 
 def train(address: str, *changes: str) -> list[str]:
     chosen = run_settings(Path("run"), address, max_steps=1, eval_every=0, rollout_batch_size=2, eval_problems=1)
-    chosen += ["num_return_sequences_in_group=2", "baselines=false", "plan_matrix=false", "judge.mode=rules"]
+    chosen += ["num_return_sequences_in_group=2", "baselines=none", "judge.mode=rules"]
     return ["train", *as_options([*chosen, *changes])]
 
 

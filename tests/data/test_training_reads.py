@@ -46,7 +46,6 @@ def test_contradictory_files_are_refused_with_the_cure(tmp_path: Path) -> None:
     path = own_file(tmp_path / "own.jsonl", ("math", 3))
     (tmp_path / "link.jsonl").symlink_to(path)
     for settings, reason in (
-        ([f"train_dataset={path}", "data.source=embedded"], "but train_dataset names a file; remove source"),
         ([f"test_dataset={path}"], r"test_dataset means files, but train_dataset is not set.*evaluate --data"),
         ([f"train_dataset={path}", f"test_dataset={path}"], r"are the same file.*data process"),
         ([f"train_dataset={path}", f"test_dataset={tmp_path}/link.jsonl"], r"are the same file.*data process"),

@@ -68,7 +68,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
     served = Uneven(answers={line["problem"]: line["answer"] for line in lines})
     with knowing(served):
         settings = {
-            "train_dataset": folder / "train.jsonl", "test_dataset": folder / "test.jsonl", "data.source": "files",
+            "train_dataset": folder / "train.jsonl", "test_dataset": folder / "test.jsonl",
             "domain_ratios": "{math: 1, code: 0, qa: 0}", "executor.provider": "openai", "executor.model": "knowing",
             "executor.base_url": served.url, "executor.price_per_million_input": 1, "judge.provider": "openai",
             "judge.model": "knowing", "judge.base_url": served.url, "judge.structured": "false",

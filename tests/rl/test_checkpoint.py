@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from helpers.run_logs import read_events
 from helpers.tiny import Events, ListBuffer, bandit_trainer, equal, tiny_policy, weights
 from safetensors import SafetensorError
 
@@ -20,7 +21,6 @@ from llm_as_judge.events import Event, RunEvent
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.checkpoint import TrainingState
-from llm_as_judge.runlog import read_events
 
 
 def state(step: int) -> TrainingState:
