@@ -45,6 +45,12 @@ class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
         values = self.settings.get(section)
         return str(values.get(name, "")) if isinstance(values, Mapping) else ""
 
+    @property
+    def models(self) -> tuple[str, str, str]:
+        """Names of policy, executor and judge."""
+        executor, judge = (self.setting(role, "model") or role for role in ("executor", "judge"))
+        return self.setting("model", "model_name") or "policy", executor, judge
+
 
 class LayersEvent(Event, kw_only=True, frozen=True, tag="layers"):
     """``layer1``: system prompt of the policy; ``layer2``: additions to the operators' prompts."""

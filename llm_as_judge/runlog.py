@@ -55,6 +55,14 @@ class FinishedStep:
     prompts: Mapping[str, PromptEvent]  # by problem
     system: str
 
+    def members(self) -> Iterator[tuple[RolloutEvent, int, PromptEvent]]:
+        """Each rollout with its number in its group and its prompt, without text if the log lacks it."""
+        numbers = Counter[str]()
+        for rollout in self.rollouts:
+            numbers[rollout.problem] += 1
+            missing = PromptEvent(problem=rollout.problem, user="", question=rollout.problem)
+            yield rollout, numbers[rollout.problem], self.prompts.get(rollout.problem, missing)
+
 
 class EventLog:
     """Appends events to a file. Several writers may share it: every event is one write of one line."""

@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from llm_as_judge.config.fields import Float, Names, Strict, as_tuple
+from llm_as_judge.config.loading import explain
 from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.config.sources import find_file, plain_yaml
 from llm_as_judge.data.catalog import DATASETS
@@ -62,12 +63,7 @@ def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = 
     try:
         return _File.model_validate(tree).mix
     except ValidationError as error:
-        lines = []
-        for item in error.errors(include_url=False):
-            given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
-            place = ".".join(map(str, item["loc"])) or "settings"
-            lines.append(f"{path}: {place}{given}: {item['msg'].removeprefix('Value error, ')}")
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError(explain(error, str(path), {})) from None
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:

@@ -162,12 +162,12 @@ def read_story(log: Path, results: Path) -> Story:
         if isinstance(found, RunEvent):
             steps = _added(steps, found)
             continue
-        for rollout in found.rollouts:
+        for rollout, _, prompt in found.members():
             steps = _added(steps, rollout)
             if rollout.reward is None:
                 continue
-            prompt, kind = found.prompts.get(rollout.problem), (rollout.domain, rollout.shape, rollout.outcome)
-            shown = Shown(rollout, (prompt.question or prompt.user) if prompt else rollout.problem)
+            kind = (rollout.domain, rollout.shape, rollout.outcome)
+            shown = Shown(rollout, prompt.question or prompt.user)
             best[kind] = max(shown, best.get(kind, shown), key=lambda one: one.reward)
             worst[kind] = min(shown, worst.get(kind, shown), key=lambda one: one.reward)
     rollouts = [steps.get(step.step, []) for step in reader.steps]
