@@ -84,7 +84,7 @@ def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_
     assert not any(prompt["examples"] for prompt in prompts[:size])  # the buffer is empty until the first step ends
     shown = [prompt for prompt in prompts[size:] if prompt["examples"]]
     assert shown and all("Example workflow:\nclass Workflow" in prompt["user"] for prompt in shown)
-    kept = [json.loads(line) for path in (trace.folder / "buffer").glob("*.jsonl") for line in path.open()]
+    kept = [json.loads(line) for path in (trace.folder / "buffer").rglob("*.jsonl") for line in path.open()]
     right = {event["problem"] for event in trace.of("rollout") if event["correct"]}
     assert kept and {entry["problem_id"] for entry in kept} <= right
 

@@ -1,4 +1,4 @@
-"""``config/dataset.yaml``: how benchmarks are mixed; and where their raw files are."""
+"""``config/dataset.yaml``, how benchmarks are mixed, and the places of raw files."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
