@@ -19,7 +19,8 @@ from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Layout, Sampling
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.policy.tree import padded_tokens, plan
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import Completion

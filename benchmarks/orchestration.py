@@ -31,6 +31,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.events import StepReport
+from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer
@@ -160,7 +161,7 @@ def peer_seconds(setting: Setting, folder: Path) -> float | None:
     config = settings("http://127.0.0.1:9", setting.slots, folder)
     author, problems = load_author(config), open_problems(config).sampler.sample(8)
     prompts = [author.policy.encode(author.prompt(problem.question)) for problem in problems]
-    groups = author.engine.generate(prompts, GROUP, max_new_tokens=config.training.response_max_length)
+    groups = author.engine.generate(prompts, GROUP, sampling=PLAIN, max_new_tokens=config.training.response_max_length)
     file = folder / "completions.json"
     sampled = [c for group in groups for c in group]
     file.write_text(json.dumps([{"token_ids": c.token_ids, "logprobs": c.logprobs} for c in sampled]))

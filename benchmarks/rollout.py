@@ -25,6 +25,7 @@ from update import ROOT, random_policy
 from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 
 GROUP = 6
@@ -41,9 +42,9 @@ def prompts() -> Tokens:
 def with_engine(engine: LocalEngine | VLLMEngine, ids: Tokens, tokens: int) -> Tokens:
     """A server is asked for every copy of its own: of one greedy request it would make one sequence."""
     if isinstance(engine, LocalEngine):
-        groups = engine.generate(ids, GROUP, temperature=0, max_new_tokens=tokens)
+        groups = engine.generate(ids, GROUP, sampling=Sampling(0), max_new_tokens=tokens)
     else:
-        groups = engine.generate([p for p in ids for _ in range(GROUP)], temperature=0, max_new_tokens=tokens)
+        groups = engine.generate([p for p in ids for _ in range(GROUP)], sampling=Sampling(0), max_new_tokens=tokens)
     return [list(c.token_ids) for g in groups for c in g]
 
 

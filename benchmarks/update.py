@@ -32,7 +32,8 @@ from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Layout, Sampling, choose_layout
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout, choose_layout
 from llm_as_judge.policy.tree import padded_tokens, plan
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss

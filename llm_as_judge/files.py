@@ -1,4 +1,4 @@
-"""Atomic writes, file locks, and readable errors for files."""
+"""Atomic writes, file locks, readable errors for files, and long texts cut."""
 
 import fcntl
 import hashlib
@@ -34,6 +34,14 @@ def write_whole(path: Path, content: str | bytes) -> None:
             os.replace(aside, path)
         finally:
             aside.unlink(missing_ok=True)
+
+
+def cut(text: str, longest: int) -> str:
+    """At most ``longest`` characters (100 or more): the middle of a longer text is replaced by a mark."""
+    if len(text) <= longest:
+        return text
+    half = (longest - 60) // 2  # the mark takes the rest
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
 
 
 def sha256_of(path: Path) -> str:

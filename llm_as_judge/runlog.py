@@ -32,13 +32,13 @@ from llm_as_judge.events import (
     StepReport,
     UsageEvent,
 )
-from llm_as_judge.files import naming
+from llm_as_judge.files import cut, naming
 
 logger = logging.getLogger(__name__)
 
 #: Bytes of one rollout in a log; longer texts are cut in their middle until the rollout fits.
 ROLLOUT_BYTES = 256_000
-_LONGEST = (32, 160, 800, 4_000, 20_000)  # characters of a text: the largest that fits
+_LONGEST = (100, 200, 800, 4_000, 20_000)  # characters of a text: the largest that fits
 _FEWEST = 64  # items that are kept of any list
 _KIND = re.compile(rb'"kind": ?"(\w+)"')
 _HEAD = 120  # bytes of a line that contain its kind
@@ -272,12 +272,10 @@ _KINDS: Mapping[str, type[Event]] = {str(of.__struct_config__.tag): of for of in
 def json_data(value: Any, longest: int | None = None) -> Any:
     """``value`` as JSON data; unknown types as ``str``.
 
-    With ``longest``, texts are cut in the middle to about that many characters, and lists to a tenth as many items.
+    With ``longest``, texts are cut in the middle to that many characters, and lists to a tenth as many items.
     """
     if isinstance(value, str):
-        if longest is not None and len(value) > longest:
-            half = longest // 2
-            value = f"{value[:half]}\n... {len(value) - 2 * half} characters left out ...\n{value[-half:]}"
+        value = value if longest is None else cut(value, longest)
         # A lone surrogate cannot be written as UTF-8.
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if value is None or isinstance(value, bool):

@@ -32,7 +32,8 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.exactness import check_exact, check_plain, plain_logprobs
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Layout, Sampling
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.types import Completion
 
 BEGIN, END = "<!-- measured: architectures -->", "<!-- measured so far -->"

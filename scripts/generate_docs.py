@@ -25,7 +25,7 @@ from llm_as_judge.config.schema import SECTIONS, WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox
-from llm_as_judge.types import Question
+from llm_as_judge.types import Exchange, Question
 from llm_as_judge.workflow.contract import contract
 from llm_as_judge.workflow.lint.codes import CODES
 
@@ -135,22 +135,16 @@ def _operator(name: str) -> str:
     return "\n\n".join(lines)
 
 
-@dataclass(frozen=True)
-class _Reply:
-    text: str = ""
-    finish_reason: str = "stop"
-
-
 class _Listener:
     """Notes the prompts that an operator sends; its empty replies and failing runs make it send them all."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
 
-    async def chat(self, prompt: str, **options: Any) -> _Reply:
+    async def chat(self, prompt: str) -> Exchange:
         if prompt not in self.prompts:
             self.prompts.append(prompt)
-        return _Reply()
+        return Exchange(prompt, "", "stop", 0, 0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)

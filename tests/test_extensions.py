@@ -21,18 +21,14 @@ class Extension:
     added: dict[str, str] = field(default_factory=dict)
 
 
-TRANSLATE = """
-from dataclasses import dataclass
-from llm_as_judge.operators.base import Toolbox, result
-
-@dataclass(frozen=True)
-class Translate:
-    tools: Toolbox
+TRANSLATE = """class Translate(Operator):
     NAME, SUMMARY, RESULT = 'Translate', 'puts a text into English', {'response': str}
 
     async def __call__(self, input: str, instruction: str) -> dict[str, object]:
         reply = await self.tools.ask(self.NAME, f'Put this into English: {input}')
         return result(parse_ok=bool(reply), response=reply)
+
+
 """
 RIDDLES = """
 from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
@@ -76,11 +72,8 @@ REINFORCE = '    if config.loss_type == "reinforce":\n        per_token = -advan
 CLI = "from llm_as_judge.commands.cli import Interrupted, printable\n"
 EXTENSIONS = {
     "operator": Extension(
-        added={"operators/translate.py": TRANSLATE},
-        edits={"operators/catalog.py": (
-            ("Format, Review, Revise\n\n",
-             "Format, Review, Revise\nfrom llm_as_judge.operators.translate import Translate\n\n"),
-            ("Review, Revise,\n)", "Review, Revise, Translate,\n)"),
+        edits={"operators/operators.py": (
+            ("CLASSES: tuple", TRANSLATE + "CLASSES: tuple"), ("Review, Revise,\n)", "Review, Revise, Translate,\n)"),
         )},
         use="""
 from llm_as_judge.config.schema import Config

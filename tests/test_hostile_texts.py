@@ -28,19 +28,19 @@ from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import LONGEST_PARSED
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.events import PromptEvent
+from llm_as_judge.files import cut
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.llm.cache import ResponseCache
-from llm_as_judge.llm.client import LLMReply, _message
+from llm_as_judge.llm.client import _message
 from llm_as_judge.operators.base import Toolbox
-from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.operators.catalog import OPERATORS, type_word
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.public_test import run_assert
-from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict, cut
+from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
 from llm_as_judge.types import (
     DOMAINS,
     Completion,
@@ -97,8 +97,8 @@ class Scripted:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    async def chat(self, prompt: str, **request: Any) -> LLMReply:
-        return LLMReply(self.text, "", "stop", 1, 1, 0.0, 0.0)
+    async def chat(self, prompt: str, **request: Any) -> Exchange:
+        return Exchange(prompt, self.text, "stop", 1, 1, 0.0, 0.0)
 
     async def run_code(self, source: str, **options: Any) -> CodeResult:
         return CodeResult("raised", value=[False, self.text, self.text], stdout=self.text, error=self.text)
@@ -145,7 +145,7 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
             given = ("f" if key == "entry_point" else "short") if reply else text
             half = len(given) // 2
             kinds = {"str": given, "int": 3, "list[str]": [given[:half], given[half:]]}
-            arguments[key] = kinds[inspect.formatannotation(parameter.annotation)]
+            arguments[key] = kinds[type_word(parameter)]
         await OPERATORS[name](tools)(**arguments)
 
     return run
@@ -153,9 +153,9 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
 
 def rollout(text: str) -> Rollout:
     """A rollout whose texts are as long as they are kept."""
-    exchange = Exchange(cut(text), cut(text), "stop", 1, 1, 0.0, 0.0)
+    exchange = Exchange(cut(text, KEPT), cut(text, KEPT), "stop", 1, 1, 0.0, 0.0)
     calls = [OperatorCall("Custom", {"input": text, text: [text]}, {"response": text}, (exchange,) * 3)] * 24
-    run = Execution("finished", cut(text), tuple(calls), error=text[:2000])
+    run = Execution("finished", cut(text, KEPT), tuple(calls), error=text[:2000])
     verdict = Verdict(False, "llm", text[:200], exchanges=(exchange,))
     completion = Completion(text, (), (), (), "stop")
     return Rollout(PROBLEMS["math"], completion, extract_code(text), run, verdict, Reward(0.0))
@@ -196,12 +196,6 @@ def read_response(text: str) -> None:
     Transport(ServerConfig(base_url="http://localhost/v1"))._quote(body)
 
 
-def remember(text: str) -> None:
-    cache = ResponseCache(None)
-    cache.put({"prompt": text}, {"text": text})
-    assert cache.get({"prompt": text})
-
-
 #: Reader -> characters of the largest text that reaches it.
 READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "extract_code": (KEPT, extract_code),
@@ -215,7 +209,6 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "unanswerable": (KEPT, judge(UNANSWERABLE)),
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
-    "judge's extract": (KEPT, ask_judge(two_stage=True)),
     "audit": (KEPT, audit),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
@@ -226,13 +219,12 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),
     "frames": (3_999_000, receive),
     "endpoint": (1_000_000, read_response),
-    "cache": (KEPT, remember),
 }
 
 #: Modules that parse, match or decode only texts of the user or of this package.
 OWN_TEXTS = re.compile(
     r"config/.*|data/.*|commands/.*|assembly/.*|policy/.*|integrations/.*|embedded/.*|views/.*|(files|events|errors)\.py"
-    r"|evaluation/(analysis|summary)\.py|experience/buffer\.py|rl/(checkpoint|pipeline)\.py|judging/calibration\.py|llm/protocol\.py"
+    r"|evaluation/(analysis|summary)\.py|rl/(buffer|checkpoint|pipeline)\.py|judging/calibration\.py|llm/protocol\.py"
     r"|workflow/(contract|source)\.py|sandbox/(split_plan|code_verdict)\.py"
     r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/(?!frames).*"
 )

@@ -15,7 +15,7 @@ LAYERS = {
             "types errors",
             "files events runlog config answers",
             "llm sandbox operators rewards",
-            "judging workflow data experience policy",
+            "judging workflow data policy",
             "rl",
             "evaluation",
             "views embedded",
@@ -27,7 +27,7 @@ LAYERS = {
     )
     for name in names.split()
 }
-TORCH_ALLOWED = ("policy", "rl", "embedded", "experience.embedding")
+TORCH_ALLOWED = ("policy", "rl", "embedded")
 #: Plug-ins of layer 2 that need nothing but the standard library and the types.
 PLAIN = ("embedded.tasks", "embedded.lexicon")
 TORCH_FAMILY = {"torch", "transformers", "peft", "accelerate", "safetensors"}
@@ -107,7 +107,7 @@ def test_every_module_is_in_the_table_and_imports_no_higher_layer() -> None:
 
 def test_the_checker_finds_bad_imports_and_passes_good_ones() -> None:
     bad = [
-        ("types", "import numpy"), ("errors", "from llm_as_judge.llm import cache"),
+        ("types", "import numpy"), ("errors", "from llm_as_judge.llm import client"),
         ("config", "def f():\n    from llm_as_judge.rl.trainer import Trainer"),
         ("operators.test", "if TYPE_CHECKING:\n    import llm_as_judge.judging.judge"),
         ("rl.update", "from ..evaluation.evaluate import run_evaluation"),

@@ -12,6 +12,7 @@ from helpers.rollouts import problem, record_of, rollout
 from helpers.update_case import batch, fresh
 from torch.nn.functional import logsigmoid
 
+from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Question
@@ -20,7 +21,7 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks/methods"))
 
 from aflow import Node, RandomEditor, Tree, first_round, grow, select
 from choosers import CHOOSERS
-from score_dpo import BETA, Pair, learn, log_probabilities, score_dpo_loss
+from score_dpo import BETA, Pair, learn, log_probabilities, scaled, score_dpo_loss
 
 
 def records(share: float, tokens: int = 10, count: int = 20) -> list[RolloutEvent]:
@@ -60,6 +61,8 @@ def test_nodes_are_drawn_by_aflows_mixture() -> None:
 
 
 def test_the_loss_by_hand_and_what_it_learns() -> None:
+    weights = RewardConfig().reward_weights
+    assert [scaled(total, weights) for total in (-3.75, 2.875, 9.5, -9, 99)] == pytest.approx([0, 0.5, 1, 0, 1])
     completion = batch(fresh())[0]
     ratios = torch.tensor([[2.0], [-3.0]])
     # 0.1 * (0.9 * 2 - 0.8 * -3) = 0.42; ln(1 + exp(-0.42)) = 0.5050370

@@ -234,4 +234,4 @@ def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
         assert path.stat().st_size <= ROLLOUT_BYTES, name
         assert isinstance(found, RolloutEvent) and found.source == made.workflow
         assert len(found.calls) == 24 or not name.startswith("24")
-        assert "left out" in (found.answer or "")
+        assert "characters cut" in (found.answer or "")

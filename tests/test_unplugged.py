@@ -20,9 +20,9 @@ from helpers.run_logs import read_events
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.grpo_trainer import GRPOTrainer
-from llm_as_judge.llm.client import LLMClient, LLMReply
+from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.operators import catalog
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import DOMAINS, Exchange
 
 ROOT = Path(__file__).parents[1]
 NANO = ROOT / "config/operator_descriptions/nano.yaml"
@@ -50,7 +50,7 @@ def trace(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tr
     asked: list[str] = []
     chat = LLMClient.chat
 
-    async def recorded(self: LLMClient, prompt: str, **options: Any) -> LLMReply:
+    async def recorded(self: LLMClient, prompt: str, **options: Any) -> Exchange:
         asked.append(prompt)
         return await chat(self, prompt, **options)
 

@@ -162,7 +162,7 @@ class ModelEditor:
             contract=self.contract, domain=self.domain, score=parent.score, text=parent.text, earlier=earlier
         )
         reply = await self.model.chat(prompt, seed=len(children))
-        text = extract_code(reply.text)
+        text = extract_code(reply.reply)
         what = next((line.lstrip("# ") for line in text.splitlines() if line.startswith("#")), shape(text))
         return Edit(text, what[:200], reply.prompt_tokens + reply.completion_tokens)
 

@@ -15,7 +15,7 @@ executor tokens is spent.
 """
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from random import Random
@@ -31,7 +31,8 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.rewards.terms import RIGHT, TERMS
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Group, Problem
 
@@ -48,10 +49,17 @@ class Pair:
     rejected_score: float
 
 
-def pairs_of(groups: Sequence[Group], reward: RewardFunction) -> Iterator[Pair]:
+def scaled(total: float, weights: Mapping[str, float]) -> float:
+    """A reward on a scale from 0 (the lowest possible) to 1 (the highest), clipped."""
+    low = sum(TERMS[name].sign * weight * TERMS[name].worst for name, weight in weights.items())
+    high = sum(RIGHT * weight for name, weight in weights.items() if TERMS[name].sign > 0)
+    return min(1.0, max(0.0, (total - low) / (high - low)))
+
+
+def pairs_of(groups: Sequence[Group], weights: Mapping[str, float]) -> Iterator[Pair]:
     """Every two scored workflows of a problem with different scores."""
     for group in groups:
-        scored = [(reward.scaled(r.reward.total), r) for r in group.rollouts if r.reward.total is not None]
+        scored = [(scaled(r.reward.total, weights), r) for r in group.rollouts if r.reward.total is not None]
         for one, other in combinations(scored, 2):
             (high, better), (low, worse) = (one, other) if one[0] > other[0] else (other, one)
             if high > low:
@@ -95,9 +103,7 @@ async def sample(author: PolicyAuthor, problems: Sequence[Problem], parts: Rollo
     written = author.engine.generate(
         [author.policy.encode(prompt) for prompt in prompts],
         config.training.num_return_sequences_in_group,
-        temperature=config.generation.temperature,
-        top_p=config.generation.top_p,
-        top_k=config.generation.top_k,
+        sampling=Sampling(config.generation.temperature, config.generation.top_p, config.generation.top_k),
         max_new_tokens=config.training.response_max_length,
         seed=seed,
     )
@@ -107,7 +113,7 @@ async def sample(author: PolicyAuthor, problems: Sequence[Problem], parts: Rollo
 
 async def run(config: Config, budget: int, limit: int | None) -> None:
     training, author, sampler = config.training, load_author(config), open_problems(config, measured=False).sampler
-    policy, reward = author.policy, RewardFunction(config.reward)
+    policy, weights = author.policy, config.reward.reward_weights
     optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=RATE * training.learning_rate, weight_decay=0.0)
     rng, spent, batches = Random(training.seed), 0, 0
     async with open_services(config) as services:
@@ -118,9 +124,9 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
                 batches += 1  # every batch has a seed of its own, and makes the engine take the new weights
                 groups += await sample(author, problems, services.training, training.seed + batches)
                 spent += sum(r.execution.tokens for group in groups[-len(problems) :] for r in group.rollouts)
-            pairs = list(pairs_of(groups, reward))
-            weights = [(pair.chosen_score - pair.rejected_score) ** POWER for pair in pairs]
-            drawn = rng.choices(pairs, weights, k=min(PAIRS, len(pairs))) if pairs else []
+            pairs = list(pairs_of(groups, weights))
+            shares = [(pair.chosen_score - pair.rejected_score) ** POWER for pair in pairs]
+            drawn = rng.choices(pairs, shares, k=min(PAIRS, len(pairs))) if pairs else []
             size = max(1, training.rollout_batch_size * training.num_return_sequences_in_group // 2)
             loss = learn(policy, optimizer, drawn, size, training.max_grad_norm) if drawn else float("nan")
             print(f"round {number + 1}: {len(groups)} problems, {len(pairs)} pairs, {spent:,} tokens, loss {loss:.3f}")

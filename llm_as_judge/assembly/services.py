@@ -15,7 +15,6 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
-from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.total import RewardFunction
@@ -97,7 +96,6 @@ async def open_clients(config: Config, roles: Sequence[str]) -> AsyncIterator[di
             await stack.enter_async_context(EmbeddedServer(address, log))
         clients = {}
         for role, endpoint in endpoints.items():
-            cache = None if role == "executor" else config.judge.cache
-            clients[role] = await stack.enter_async_context(LLMClient(endpoint, ResponseCache(cache)))
+            clients[role] = await stack.enter_async_context(LLMClient(endpoint))
             await clients[role].check()
         yield clients

@@ -18,8 +18,8 @@ from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
-from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.policy.device import Device
+from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
@@ -92,7 +92,7 @@ def _parts(
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
     log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
-    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.as_json()))
+    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.instructions))
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)

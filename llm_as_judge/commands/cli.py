@@ -201,6 +201,13 @@ def show(console: "Console", *lines: object) -> None:
         console.print(str(line), highlight=False, soft_wrap=True)
 
 
+def show_caveat(console: "Console", config: "Config") -> None:
+    """What the embedded executor's answers to given problems are worth; nothing with another executor."""
+    if config.executor.provider == "embedded":
+        reason = "the nano models know only their own generated problems; their answers to others are worthless"
+        show(console, f"caveat: {reason}. Use a real model: --config config/training.yaml")
+
+
 def policy_name(checkpoint: Path | None) -> str:
     return f"policy with the adapter {checkpoint}" if checkpoint else "policy without an adapter (untrained)"
 

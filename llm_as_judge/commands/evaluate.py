@@ -208,7 +208,7 @@ def evaluate(
     as_json: cli.AsJson = False,
 ) -> None:
     """Evaluate the policy or a given workflow."""
-    from llm_as_judge.data.problems import TEST_SETS, each_set, read_problems, sets_named
+    from llm_as_judge.data.problems import TEST_SETS, each_set, sets_named
 
     if workflow and (adapter.checkpoint or adapter.untrained):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
@@ -221,13 +221,12 @@ def evaluate(
 
     import asyncio
 
-    from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
     from llm_as_judge.views.terminal import TerminalProgress
 
-    console, embedded = cli.make_console(as_json), settings.executor.provider == "embedded"
-    if embedded and any(outside(p.question) for path in data for p in read_problems(path, 20)):
-        cli.show(console, CAVEAT)
+    console = cli.make_console(as_json)
+    if data:
+        cli.show_caveat(console, settings)
     try:
         with TerminalProgress(console) as progress:
             results = asyncio.run(

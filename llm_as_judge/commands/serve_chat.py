@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from llm_as_judge.llm.protocol import BadRequest, NoModel, shown
+from llm_as_judge.llm.protocol import Body, Message, RequestError, Unicode, checked
 from llm_as_judge.solver import Draw
 from llm_as_judge.types import Domain, Question
 
@@ -22,31 +22,6 @@ _UNSUPPORTED = (
     "prediction", "web_search_options", "frequency_penalty", "presence_penalty",
 )  # fmt: skip
 _SPEAKERS = {"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
-
-
-def _unicode(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeError:
-        raise ValueError("the text has invalid characters (lone surrogates)") from None
-    return text
-
-
-Unicode = Annotated[str, AfterValidator(_unicode)]
-
-
-class Text(BaseModel):
-    type: Literal["text"]
-    text: Unicode = ""
-
-
-def _parts(content: Any) -> Any:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
-
-
-class Message(BaseModel):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: Annotated[list[Text], BeforeValidator(_parts)]
 
 
 def _function(name: str) -> str:
@@ -59,23 +34,14 @@ def _stops(given: Any) -> Any:
     return [given] if isinstance(given, str) and given else given or []
 
 
-class Body(BaseModel):
-    """The fields of a request that have an effect, or are checked; others are ignored."""
+class ChatBody(Body):
+    """The fields that have an effect, or are checked."""
 
-    model_config = ConfigDict(strict=True, allow_inf_nan=False)
-
-    messages: list[Message] = Field(min_length=1)
     n: int = Field(1, ge=1, le=16)
-    temperature: float | None = Field(None, ge=0, le=10)
-    top_p: float | None = Field(None, ge=1e-6, le=1)
-    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_stops)] = Field([], max_length=16)
     stream: bool = False
-    stream_options: dict[str, Any] = {}
-    max_tokens: int = Field(1, ge=1, le=1 << 31)
-    max_completion_tokens: int = Field(1, ge=1, le=1 << 31)
-    response_format: Text | None = None
-    modalities: list[Literal["text"]] = []
+    stream_options: dict[str, Any] = Field({})
+    modalities: list[Literal["text"]] = Field([])
     domain: Domain | None = None
     context: Unicode = ""
     entry_point: Annotated[str, AfterValidator(_function)] | None = None
@@ -94,23 +60,12 @@ class ChatRequest:
 
 
 def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> ChatRequest:
-    """``models`` are the served names and their domains. Raises ``BadRequest`` or ``NoModel``."""
-    if refused := [name for name in _UNSUPPORTED if body.get(name) and body[name] != "none"]:
-        raise BadRequest(f"{', '.join(refused)}: not supported, because the answer is what a workflow returns")
-    model = body.get("model")
-    if not isinstance(model, str) or model not in models:
-        raise NoModel(f"no model {shown(model)} here; use one of {', '.join(models)}")
-    try:
-        read = Body.model_validate({name: value for name, value in body.items() if value is not None})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        reason = first["msg"].removeprefix("Value error, ")
-        raise BadRequest(f"{place}: {reason}, got {shown(first['input'])}") from error
-    text, domain = _conversation(read.messages), read.domain or models[model]
+    """``models`` are the served names and their domains. Raises ``RequestError``."""
+    read = checked(body, ChatBody, models, _UNSUPPORTED)
+    text, domain = _conversation(read.messages), read.domain or models[read.model]
     question = Question("request", text, domain, read.context, read.entry_point, read.public_tests)
     draw, usage = Draw(read.temperature, read.top_p, read.seed), read.stream_options.get("include_usage") is True
-    return ChatRequest(model, question, draw, read.n, read.stop, read.stream, usage)
+    return ChatRequest(read.model, question, draw, read.n, read.stop, read.stream, usage)
 
 
 def cut_at(text: str, stops: Sequence[str]) -> str:
@@ -120,9 +75,9 @@ def cut_at(text: str, stops: Sequence[str]) -> str:
 
 def _conversation(messages: Sequence[Message]) -> str:
     """A single message as it is; several as a dialogue, preceded by the instructions."""
-    turns = [(_SPEAKERS[one.role], "".join(part.text for part in one.content)) for one in messages]
+    turns = [(_SPEAKERS[one.role], one.text) for one in messages]
     if turns[-1][0] != "User" or not turns[-1][1].strip():
-        raise BadRequest("the last message must be the user's and hold the problem; it is another's or empty")
+        raise RequestError("the last message must be the user's and hold the problem; it is another's or empty")
     instructions = [text for speaker, text in turns if speaker == "System"]
     dialogue = [f"{speaker}: {text}" for speaker, text in turns if speaker != "System"]
     return "\n\n".join([*instructions, *(dialogue if len(dialogue) > 1 else [turns[-1][1]])])

@@ -20,17 +20,7 @@ from aiohttp import web
 
 from llm_as_judge.commands.serve_chat import ChatRequest, cut_at, read_request
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
-from llm_as_judge.llm.protocol import (
-    LONGEST_BODY,
-    BadRequest,
-    Busy,
-    NoKey,
-    RequestError,
-    Unavailable,
-    body_of,
-    error_body,
-    errors_as_json,
-)
+from llm_as_judge.llm.protocol import LONGEST_BODY, RequestError, body_of, error_body, errors_as_json
 from llm_as_judge.solver import Solution, Solver
 from llm_as_judge.types import DOMAINS, Domain
 
@@ -83,7 +73,7 @@ class Endpoint:
     ) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
         if self.api_key and request.path != "/health" and not hmac.compare_digest(given, self.api_key.encode()):
-            raise NoKey("the API key is missing or wrong; send it as: Authorization: Bearer KEY")
+            raise RequestError("the API key is missing or wrong; send it as: Authorization: Bearer KEY", 401)
         return await handler(request)
 
     async def _list(self, _: web.Request) -> web.Response:
@@ -105,7 +95,8 @@ class Endpoint:
     @contextmanager
     def _reserved(self, count: int) -> Iterator[None]:
         if self.active + count > self.max_requests:
-            raise Busy(f"{self.active} of at most {self.max_requests} problems in progress; try again later")
+            busy = f"{self.active} of at most {self.max_requests} problems in progress; try again later"
+            raise RequestError(busy, 429)
         self.active += count
         try:
             yield
@@ -120,9 +111,9 @@ class Endpoint:
         try:
             return await self.solver.answer(request.question, draw, fallback=self.fallback, on_workflow=on_workflow)
         except DataError as error:
-            raise BadRequest(str(error)) from error
+            raise RequestError(str(error)) from error
         except InfrastructureError as error:
-            raise Unavailable(f"{type(error).__name__}: {error}") from error
+            raise RequestError(f"{type(error).__name__}: {error}", 502) from error
 
     async def _stream(self, http: web.Request, request: ChatRequest) -> web.StreamResponse:
         """Server-sent events: each choice's workflow as soon as it is written, then its answer in one piece."""

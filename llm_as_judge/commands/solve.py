@@ -39,7 +39,6 @@ def solve(
 
     import asyncio
 
-    from llm_as_judge.embedded.world import CAVEAT, outside
     from llm_as_judge.solver import Solver
 
     async def answer() -> "Solution":
@@ -47,8 +46,7 @@ def solve(
             return await solver.answer(question, fallback=fallback)
 
     console = cli.make_console(as_json)
-    if settings.executor.provider == "embedded" and outside(question):
-        cli.show(console, CAVEAT)
+    cli.show_caveat(console, settings)
     solution = asyncio.run(answer())
     cli.show(console, cli.policy_name(checkpoint))
     if as_json:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from llm_as_judge.config.fields import Float, InputPath, Names, OutputPath, Strict, Url, Urls
+from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls
 
 DEFAULT_API_KEY = "sk-dummy"
 
@@ -19,7 +19,6 @@ class ServerConfig(Strict):
     timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request in seconds.")
     max_retries: int = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
     concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
-    no_proxy: str = Field("localhost,127.0.0.1", description="Hosts that bypass the proxy, separated by commas.")
 
 
 class EngineConfig(ServerConfig):
@@ -62,15 +61,12 @@ class JudgeConfig(EndpointConfig):
         "hybrid", description="hybrid: rules accept, the LLM decides the rest; llm: no rules; rules: no LLM."
     )
     structured: bool = Field(True, description="Request the verdict as JSON, if the server supports it.")
-    two_stage: bool = Field(False, description="Extract the candidate's final answer first, then judge that.")
-    votes: int = Field(1, gt=0, le=32, description="Verdicts per answer; the majority decides, a tie abstains.")
     second_model: str = Field("", description="Model name of a second judge; empty = none.")
     second_role: Literal["verdicts", "audit"] = Field(
         "verdicts", description="verdicts: both judges must accept; audit: it only checks a share of the verdicts."
     )
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
-    cache: OutputPath | None = Field(None, description="SQLite file for the judge's replies; null = in memory.")
     audit_share: Float = Field(0.1, ge=0, le=1, description="Share of True verdicts of the LLM judge that are checked.")
     audit_gap: Float = Field(0.2, gt=0, le=1, description="Rise of the share of failed checks that raises the alarm.")
     audit_action: Literal["warn", "stop"] = Field("warn", description="Effect of the alarm on a training run.")

@@ -16,8 +16,8 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
 _CONNECTION = (
-    "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "no_proxy", "second_base_url",
-    "persistence_dir", "cache",
+    "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "second_base_url",
+    "persistence_dir",
 )  # fmt: skip
 _IRRELEVANT = ("output", "budget", "tracking")
 #: Of a larger file, only this many bytes at each end are read, and its size: weights take gigabytes.

@@ -131,7 +131,6 @@ class TrainingConfig(Strict):
 
 class GenerationConfig(Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
-    final_temperature: Float | None = Field(None, gt=0, description="Temperature of the last step, reached linearly.")
     eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and `solve`.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
@@ -191,7 +190,6 @@ class WorkflowConfig(Strict):
     max_tokens: int | None = Field(None, gt=0, description="Maximum executor tokens per workflow; null = unlimited.")
     max_cost: Float | None = Field(None, gt=0, description="Maximum executor cost per workflow; null = unlimited.")
     enhancer: InputPath | None = Field(None, description="YAML file with the Layer 2 instructions; null = off.")
-    enhanced_operators: Names | None = Field(None, description="Operators changed by Layer 2; null = all in its file.")
     layer1: bool = Field(True, description="Operators, rules and guidance in the policy's prompt.")
     show_problem: bool = Field(True, description="The problem in the policy's prompt; false is a control experiment.")
     guidance: InputPath | None = Field(None, description="YAML file with the Layer 1 guidance; null = built in.")
@@ -256,7 +254,6 @@ class BufferConfig(Strict):
     persistence_dir: OutputPath | None = Field(
         None, description="Folder of the runs' stored buffers; null = not stored."
     )
-    min_similarity: Float = Field(0.0, ge=-1, le=1, description="Minimum cosine similarity of an example's problem.")
 
 
 class BudgetConfig(Strict):

@@ -10,16 +10,16 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 from aiohttp import web
+from pydantic import Field
 
 from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm.protocol import LONGEST_BODY, BadRequest, NoModel, body_of, errors_as_json, number, seed_of, shown
+from llm_as_judge.llm.protocol import LONGEST_BODY, Body, Message, RequestError, body_of, checked, errors_as_json
 
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
@@ -28,7 +28,13 @@ DEFAULT_MAX_TOKENS = 200
 #: Longer prompts, in characters, are tokenised in a thread instead of on the event loop.
 _QUICK_CHARS = 4096
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
-_ROLES = ("system", "user", "assistant")
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+
+
+class ChatBody(Body):
+    temperature: float = Field(1.0, ge=0, le=10)
+    top_p: float = Field(1.0, ge=1e-6, le=1)
+    n: int = Field(1, ge=1, le=64)
 
 
 class Batcher:
@@ -87,58 +93,39 @@ class Service:
         if not (folder / "model.safetensors").exists():
             raise ConfigError(f"no weights in {folder}: reinstall the package, or run `make pretrain`")
         self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._marks = {role: int(self.tokenizer.token_to_id(f"<|{role}|>") or 0) for role in _ROLES}
+        self._marks = {role: int(self.tokenizer.token_to_id(f"<|{mark}|>") or 0) for role, mark in _ROLES.items()}
         self.batcher = Batcher(NanoEngine(folder))
         self.model = model
         longest = max(map(len, self.tokenizer.get_vocab()))
         self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
 
-    async def _prompt(self, messages: object) -> list[int]:
-        if not isinstance(messages, list) or not messages:
-            raise BadRequest("messages must be a list with at least one message")
-        for m in messages:
-            role = m.get("role") if isinstance(m, dict) else None
-            if not isinstance(role, str) or role not in _ROLES or not isinstance(m.get("content"), str):
-                raise BadRequest(f"a message needs a role ({', '.join(_ROLES)}) and text content, got {shown(m)}")
-        texts = [m["content"] for m in messages]
+    async def _prompt(self, messages: Sequence[Message]) -> list[int]:
+        texts = [message.text for message in messages]
         total = sum(map(len, texts))
         if total > self._most_chars:  # refused before they are tokenised
             most = self.batcher.engine.max_length - 1
-            raise BadRequest(f"the prompt has {total} characters; this model reads at most {most} tokens")
+            raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
 
         def encode() -> list[list[int]]:
             return [list(self.tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
 
-        try:
-            parts = encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
-        except (TypeError, UnicodeError) as error:
-            raise BadRequest("the text contains lone surrogates, which are not characters") from error
-        ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m["role"]], *part)]
+        parts = encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
+        ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
         return [*ids, self._marks["assistant"]]
 
-    def _requests(self, body: Mapping[str, Any], prompt: list[int]) -> list[Request]:
-        refused = [name for name in _UNSUPPORTED if body.get(name)]
-        if body.get("response_format") not in (None, {"type": "text"}):
-            refused.append("response_format")
-        if refused:
-            raise BadRequest(f"{', '.join(refused)}: not supported by the embedded server")
-        if body.get("model") not in (None, self.model):
-            raise NoModel(f"no model {shown(body['model'])}; this server has {self.model!r}")
-        limit = body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_MAX_TOKENS
-        max_tokens = int(number({"max_tokens": limit}, "max_tokens", 0, 1, 1 << 20))
-        temperature, top_p = number(body, "temperature", 1.0, 0, 10), number(body, "top_p", 1.0, 1e-6, 1)
-        seed, count = seed_of(body), int(number(body, "n", 1, 1, 64))
-        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(count)]
-        requests = [Request(prompt, max_tokens, temperature, top_p, own) for own in seeds]
+    def _requests(self, body: ChatBody, prompt: list[int]) -> list[Request]:
+        limit, seed = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS, body.seed
+        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
+        requests = [Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds]
         try:
             self.batcher.engine.check(requests[0])
         except ValueError as error:
-            raise BadRequest(str(error)) from error
+            raise RequestError(str(error)) from error
         return requests
 
     async def chat(self, http: web.Request) -> web.Response:
-        body = await body_of(http)
-        waiting = self._requests(body, await self._prompt(body.get("messages")))
+        body = checked({"model": self.model} | await body_of(http), ChatBody, [self.model], _UNSUPPORTED)
+        waiting = self._requests(body, await self._prompt(body.messages))
         requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
         choices = [
             {

@@ -15,7 +15,7 @@ from llm_as_judge.rewards.terms import TERMS
 #: Parts removed by a setting. "problem" and "rewards" are controls: what is learned from the domain alone, from noise.
 _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "layer1": {"workflow.layer1": False},
-    "layer2": {"workflow.enhanced_operators": []},
+    "layer2": {"workflow.enhancer": None},
     "buffer": {"experience_buffer.enabled": False},
     "problem": {"workflow.show_problem": False},
     "rewards": {"training.shuffle_rewards": True},

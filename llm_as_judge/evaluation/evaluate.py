@@ -17,6 +17,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.policy.device import Device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
 from llm_as_judge.types import Completion, Problem, Question, Rollout
@@ -69,9 +70,7 @@ class PolicyAuthor:
         sampled = self.engine.generate(
             [prompt for i, prompt in enumerate(ids) if i not in long],
             samples,
-            temperature=generation.eval_temperature,
-            top_p=generation.top_p,
-            top_k=generation.top_k,
+            sampling=Sampling(generation.eval_temperature, generation.top_p, generation.top_k),
             max_new_tokens=training.response_max_length,
             seed=1_000_003 + training.seed + start,
         )

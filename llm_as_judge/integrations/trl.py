@@ -17,7 +17,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
 from llm_as_judge.llm.client import derived_seed
-from llm_as_judge.policy.model import resolve_device
+from llm_as_judge.policy.device import resolve_device
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import Rollout
 
@@ -145,17 +145,4 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
         "top_k": generation.top_k,
         "shuffle_dataset": False,  # the rows are in the order of the configured mixture
         "chat_template_kwargs": {"enable_thinking": False},
-    }
-
-
-def lora_arguments(config: Config) -> dict[str, Any]:
-    """Settings for PEFT's ``LoraConfig``."""
-    model = config.model
-    modules = model.lora_target_modules
-    return {
-        "r": model.lora_rank,
-        "lora_alpha": model.lora_alpha,
-        "lora_dropout": model.lora_dropout,
-        "target_modules": modules if isinstance(modules, str) else list(modules),
-        "task_type": "CAUSAL_LM",
     }

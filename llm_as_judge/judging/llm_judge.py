@@ -5,7 +5,6 @@ reasoning. If a reply was cut off or has no verdict, the judge is asked once mor
 (an identical request cannot help at temperature 0), then it abstains. An abstention is never a wrong answer.
 """
 
-import asyncio
 import json
 import logging
 import re
@@ -17,16 +16,14 @@ from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.errors import ProviderError, RequestRefused
 from llm_as_judge.judging import prompts
 from llm_as_judge.judging.prompts import fence
-from llm_as_judge.llm.client import ChatModel, LLMReply
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange
 
 logger = logging.getLogger(__name__)
 
 _TAG = "<true_false>"
 _VERDICT = re.compile(r"<true_false>\s*(True|False)\b", re.IGNORECASE)
-_ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.IGNORECASE | re.DOTALL)
 _RETRY_TEMPERATURE = 0.3
-_VOTE_TEMPERATURE = 0.7
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +46,9 @@ class _Case:
     dataset: str
     heard: list[Exchange]
 
-    async def chat(self, prompt: str, **request: Any) -> LLMReply:
+    async def chat(self, prompt: str, **request: Any) -> Exchange:
         reply = await self.llm.chat(prompt, **request)
-        self.heard.append(reply.answering(prompt))
+        self.heard.append(reply)
         return reply
 
 
@@ -111,33 +108,16 @@ class LLMJudge:
         return replace(decision, exchanges=tuple(case.heard))
 
     async def _decide(self, case: _Case) -> Decision:
-        try:
-            if self._config.two_stage:
-                found = await self._extract(case)
-                if found == "":
-                    return Decision(False, "the candidate gives no single final answer")
-                case = replace(case, candidate=found or case.candidate)
-            if self._config.votes == 1:
-                return await self._vote(case, self._config.temperature, 0)
-            heat = max(self._config.temperature, _VOTE_TEMPERATURE)
-            drawn = await asyncio.gather(*(self._vote(case, heat, seed) for seed in range(self._config.votes)))
-        except ProviderError as error:
-            return Decision(None, f"judge unreachable: {error}")
-        yes, no = ([d for d in drawn if d.correct is word] for word in (True, False))
-        winner = drawn[0] if len(yes) == len(no) else max(yes, no, key=len)[0]
-        correct = None if len(yes) == len(no) else winner.correct
-        return Decision(correct, f"{len(yes)} votes for True, {len(no)} for False: {winner.reason}")
-
-    async def _vote(self, case: _Case, temperature: float, seed: int) -> Decision:
         """One verdict, asked for at most twice."""
         problem = ""
         system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
+        temperature = self._config.temperature
         for attempt in range(2):
             request = {
                 "system": None if self._embedded else system,
                 "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
                 "max_tokens": self._config.max_tokens * (1 + attempt),
-                "seed": seed + attempt * self._config.votes,
+                "seed": attempt,
             }
             try:
                 reply, correct = await self._ask(case, attempt, request)
@@ -146,38 +126,21 @@ class LLMJudge:
             if reply.finish_reason == "length":
                 problem = f"cut off at {request['max_tokens']} tokens"
             elif correct is None:
-                problem = f"no verdict in {reply.text[-120:]!r}"
+                problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
-                return Decision(correct, " ".join(reply.text[:2000].split())[:200])
+                return Decision(correct, " ".join(reply.reply[:2000].split())[:200])
         return Decision(None, f"judge abstained twice, last: {problem}")
 
-    async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[LLMReply, bool | None]:
+    async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[Exchange, bool | None]:
         """One request, with a JSON schema until the server refuses one."""
         data = case.question, case.references, case.candidate
         if self._structured:
             prompt = prompts.build_prompt(*data, prompts.JSON_PROMPT) + prompts.JSON_RETRY_LINE * attempt
             try:
                 reply = await case.chat(prompt, **request, response_format=prompts.VERDICT_SCHEMA)
-                return reply, parse_json_verdict(reply.text)
+                return reply, parse_json_verdict(reply.reply)
             except RequestRefused as error:
                 logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                 self._structured = False
         reply = await case.chat(prompts.build_prompt(*data) + prompts.RETRY_LINE * attempt, **request)
-        return reply, parse_verdict(reply.text)
-
-    async def _extract(self, case: _Case) -> str | None:
-        """The candidate's final answer, copied by the model; empty if it has none, None if nothing was copied."""
-        prompt = prompts.EXTRACT_PROMPT.format(question=fence(case.question), candidate=fence(case.candidate))
-        system = None if self._embedded else prompts.EXTRACT_SYSTEM
-        reply = await case.chat(prompt, system=system, max_tokens=self._config.max_tokens)
-        found = _ANSWER.findall(_without_thinking(reply.text))
-        if reply.finish_reason == "length" or not found:
-            return None
-        answer = " ".join(found[-1].split())
-        if answer.strip(".") in ("", "NONE"):
-            return ""
-        return answer if _squeezed(answer) in _squeezed(fence(case.candidate, len(case.candidate) + 1)) else None
-
-
-def _squeezed(text: str) -> str:
-    return re.sub(r"[\s$*]", "", text).casefold()
+        return reply, parse_verdict(reply.reply)

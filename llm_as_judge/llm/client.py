@@ -1,25 +1,24 @@
-"""Async client for one OpenAI-compatible chat endpoint, with response cache and usage accounting.
+"""Async client for one OpenAI-compatible chat endpoint, with reply cache and usage accounting.
 
-Equal deterministic requests under way are sent once. It keeps no message history and belongs to the event loop of its
-first call. ``transport`` makes the requests.
+Equal deterministic requests, at temperature 0 or with a seed, are sent once: a cached reply keeps its cost, but took no
+time. The client keeps no message history and belongs to the event loop of its first call. ``transport`` makes the
+requests.
 
     async with LLMClient(config.executor) as llm:
-        print((await llm.chat("2+2?")).text)
+        print((await llm.chat("2+2?")).reply)
 """
 
 import asyncio
 import hashlib
+import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.llm.cache import ResponseCache, request_key
 from llm_as_judge.llm.places import Load
 from llm_as_judge.types import Exchange
 
@@ -30,26 +29,8 @@ if TYPE_CHECKING:
 _AVOID_S = 30.0
 _LONGEST_REPLY = 4 << 20  # bytes
 _MOST_TOKENS = 1 << 40  # a usage above it is an error of the endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class LLMReply:
-    """A reply with its metering. ``cost`` is in the price table's currency; a cached reply keeps its cost and took no
-    time.
-    """
-
-    text: str
-    reasoning: str
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
-    cost: float = 0.0
-    seconds: float = 0.0
-
-    def answering(self, prompt: str) -> Exchange:
-        return Exchange(
-            prompt, self.text, self.finish_reason, self.prompt_tokens, self.completion_tokens, self.cost, self.seconds
-        )
+#: Cached replies; the oldest is dropped first. A long run makes hundreds of thousands of requests.
+_MOST_CACHED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +61,7 @@ class ChatModel(Protocol):
         max_tokens: int | None = None,
         seed: int | None = None,
         response_format: Mapping[str, Any] | None = None,
-    ) -> LLMReply: ...
+    ) -> Exchange: ...
 
 
 def derived_seed(*parts: object) -> int:
@@ -93,20 +74,20 @@ def derived_seed(*parts: object) -> int:
 class _UnderWay:
     """A request that several callers may wait for; it is cancelled when none is left."""
 
-    reply: asyncio.Future[LLMReply]
+    reply: asyncio.Future[Exchange]
     waiting: int = 0
 
 
 class LLMClient:
-    """``ChatModel`` over HTTP; deterministic replies are kept in ``cache``. ``ConfigError`` for a bad address."""
+    """``ChatModel`` over HTTP. Raises ``ConfigError`` for a bad address."""
 
-    def __init__(self, config: EndpointConfig, cache: ResponseCache | None = None) -> None:
+    def __init__(self, config: EndpointConfig) -> None:
         from llm_as_judge.llm.transport import Transport  # here: it imports openai, which is slow
 
         self.config = config
         self.usage = Usage()
-        self._cache = cache
-        self._under_way: dict[str, _UnderWay] = {}  # by key of the cached request
+        self._cached: dict[bytes, Exchange] = {}  # by the hash of the request
+        self._under_way: dict[bytes, _UnderWay] = {}
         urls = dict.fromkeys((config.base_url, *config.more_urls))
         self._servers = [Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls]
         self._failed_at = {server.root: -math.inf for server in self._servers}
@@ -131,7 +112,7 @@ class LLMClient:
         max_tokens: int | None = None,
         seed: int | None = None,
         response_format: Mapping[str, Any] | None = None,
-    ) -> LLMReply:
+    ) -> Exchange:
         """The reply to one user message; raises as ``ChatModel`` says.
 
         At temperature 0 the seed is not sent: it would only make equal requests differ in the cache.
@@ -141,24 +122,26 @@ class LLMClient:
             request["seed"] = seed
         if response_format is not None:
             request["response_format"] = dict(response_format)
-        cache = self._cache if request["temperature"] == 0 or seed is not None else None
-        entry = {"url": self._servers[0].root, **request}
-        if cache is not None and (stored := cache.get(entry)) is not None:
-            self._count(cached=1)
-            return msgspec.convert(stored, LLMReply)
         started = time.monotonic()
-        reply = await (self._complete(request, self._servers) if cache is None else self._share(cache, entry, request))
-        return replace(reply, seconds=time.monotonic() - started)
-
-    async def _share(self, cache: ResponseCache, entry: Mapping[str, Any], request: Mapping[str, Any]) -> LLMReply:
-        """The reply to a request that is sent once, however many callers wait for it."""
-
-        async def fetch() -> LLMReply:
+        if request["temperature"] > 0 and seed is None:
             reply = await self._complete(request, self._servers)
-            cache.put(entry, asdict(reply))
+        else:
+            reply = await self._once(request)
+        return replace(reply, prompt=prompt, seconds=time.monotonic() - started)
+
+    async def _once(self, request: Mapping[str, Any]) -> Exchange:
+        """The reply to a request that is sent once, however many callers ask."""
+        key = hashlib.sha256(json.dumps(request).encode()).digest()
+
+        async def fetch() -> Exchange:
+            reply = self._cached[key] = await self._complete(request, self._servers)
+            if len(self._cached) > _MOST_CACHED:
+                del self._cached[next(iter(self._cached))]
             return reply
 
-        key = request_key(entry)
+        if key in self._cached:
+            self._count(cached=1)
+            return self._cached[key]
         if key in self._under_way:
             self._count(cached=1)
         else:
@@ -215,7 +198,7 @@ class LLMClient:
         }
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
-    async def _complete(self, request: Mapping[str, Any], servers: "Sequence[Transport]") -> LLMReply:
+    async def _complete(self, request: Mapping[str, Any], servers: "Sequence[Transport]") -> Exchange:
         """The reply of one completion, added to ``usage``."""
         try:
             reply = await self._post(request, list(servers))
@@ -230,7 +213,7 @@ class LLMClient:
     def _count(self, **added: float) -> None:
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
-    async def _post(self, request: Mapping[str, Any], left: "list[Transport]") -> LLMReply:
+    async def _post(self, request: Mapping[str, Any], left: "list[Transport]") -> Exchange:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
         while True:
             now = time.monotonic()
@@ -246,8 +229,8 @@ class LLMClient:
                     raise
 
 
-def _message(text: str) -> LLMReply:
-    """A chat completion; reasoning models may send null ``content``."""
+def _message(text: str) -> Exchange:
+    """A chat completion without its prompt, and without the reasoning; reasoning models may send null ``content``."""
     from llm_as_judge.llm.transport import Unreadable, parse_json
 
     body = parse_json(text)
@@ -263,12 +246,14 @@ def _message(text: str) -> LLMReply:
             reasoning, content = content.lstrip().removeprefix("<think>").split("</think>", 1)
         usage = body.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        return LLMReply(
-            content.strip("\n") if reasoning else content,
-            reasoning,
-            str(choice.get("finish_reason") or "stop"),
-            _tokens(usage.get("prompt_tokens")),
-            _tokens(usage.get("completion_tokens")),
+        return Exchange(
+            prompt="",
+            reply=content.strip("\n") if reasoning else content,
+            finish_reason=str(choice.get("finish_reason") or "stop"),
+            prompt_tokens=_tokens(usage.get("prompt_tokens")),
+            completion_tokens=_tokens(usage.get("completion_tokens")),
+            cost=0.0,
+            seconds=0.0,
         )
     except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise Unreadable("no chat completion in the reply") from error

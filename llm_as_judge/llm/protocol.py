@@ -5,10 +5,11 @@ Used by both servers of the package, the nano executor and ``llm-as-judge serve`
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 logger = logging.getLogger(__name__)
 
@@ -17,55 +18,75 @@ LONGEST_BODY = 1 << 20
 
 
 class RequestError(Exception):
-    """A request that gets no answer; ``status`` is the HTTP status."""
+    """A request that gets no answer, with the HTTP status: 400 for a wrong one, 401 for a missing or wrong key, 404 for
+    an unknown model, 429 at the maximum number of requests, 502 if a model or service behind the server fails.
+    """
 
-    status = 400
-
-
-class BadRequest(RequestError):
-    """The request is wrong."""
-
-
-class NoKey(RequestError):
-    """The client's API key is missing or wrong."""
-
-    status = 401
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
-class NoModel(RequestError):
-    """There is no model of that name."""
-
-    status = 404
-
-
-class Busy(RequestError):
-    """The maximum number of requests is under way."""
-
-    status = 429
+def _unicode(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeError:
+        raise ValueError("the text has invalid characters (lone surrogates)") from None
+    return text
 
 
-class Unavailable(RequestError):
-    """A model or service behind this one failed."""
-
-    status = 502
+Unicode = Annotated[str, AfterValidator(_unicode)]
 
 
-def number(body: Mapping[str, Any], name: str, default: float, low: float, high: float) -> float:
-    """The number ``body[name]`` in [low, high], or ``default``; raises ``BadRequest``."""
-    value = body.get(name)
-    if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-        raise BadRequest(f"{name} must be a number from {low:g} to {high:g}, got {shown(value)}")
-    return float(value)
+class Text(BaseModel):
+    type: Literal["text"]
+    text: Unicode = ""
 
 
-def seed_of(body: Mapping[str, Any]) -> int | None:
-    """The 64-bit seed, or None; raises ``BadRequest``."""
-    seed = body.get("seed")
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not -(2**63) <= seed < 2**63):
-        raise BadRequest(f"seed must be an integer of 64 bits, got {shown(seed)}")
-    return seed
+def _parts(content: Any) -> Any:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+class Message(BaseModel):
+    role: Literal["system", "developer", "user", "assistant"]
+    content: Annotated[list[Text], BeforeValidator(_parts)]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.content)
+
+
+class Body(BaseModel):
+    """The fields of a chat request that both servers check; unknown ones are ignored."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    model: str
+    messages: list[Message] = Field(min_length=1)
+    temperature: float | None = Field(None, ge=0, le=10)
+    top_p: float | None = Field(None, ge=1e-6, le=1)
+    seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    max_tokens: int | None = Field(None, ge=1, le=1 << 31)
+    max_completion_tokens: int | None = Field(None, ge=1, le=1 << 31)
+    response_format: Text | None = None
+
+
+B = TypeVar("B", bound=Body)
+
+
+def checked(body: Mapping[str, Any], kind: type[B], models: Iterable[str], unsupported: Iterable[str]) -> B:
+    """``body`` as ``kind``. Raises ``RequestError`` for a wrong field, another model and ``unsupported`` fields."""
+    if refused := [name for name in unsupported if body.get(name) and body[name] != "none"]:
+        raise RequestError(f"{', '.join(refused)}: not supported by this server")
+    if body.get("model") not in [*models]:
+        raise RequestError(f"no model {shown(body.get('model'))} here; use one of {', '.join(models)}", 404)
+    try:
+        return kind.model_validate({name: value for name, value in body.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        reason = first["msg"].removeprefix("Value error, ")
+        raise RequestError(f"{place}: {reason}, got {shown(first['input'])}") from error
 
 
 def shown(value: object) -> str:
@@ -77,13 +98,13 @@ def shown(value: object) -> str:
 
 
 async def body_of(http: web.Request) -> dict[str, Any]:
-    """The request's JSON object; raises ``BadRequest``."""
+    """The request's JSON object; raises ``RequestError``."""
     try:
         body = json.loads((await http.read()).decode())
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is not JSON: {error}"[:300]) from error
+        raise RequestError(f"the body is not JSON: {error}"[:300]) from error
     if not isinstance(body, dict):
-        raise BadRequest("the body must be a JSON object")
+        raise RequestError("the body must be a JSON object")
     return body
 
 

@@ -31,6 +31,7 @@ T = TypeVar("T")
 _LONGEST_REPLY = 64 << 20
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 8.0
 _RESTART_WAIT_S = 2.0
+_LOCAL = ("127.0.0.1", "localhost", "::1")  # hosts that are reached without a proxy
 _QUOTED_CHARS = 300
 _ERROR_BYTES = 10_000  # that are read of an error
 _KEYS = re.compile(r"\b(?:sk|pk|gsk|xai|hf|key)[-_][\w*.-]{6,}|(?i:\bbearer\s+)[\w*.+/=-]+")
@@ -198,17 +199,16 @@ class Transport:
     def _connected(self) -> openai.AsyncOpenAI:
         if self._client is None:
             config = self.config
-            direct = urlsplit(self.root).hostname in [host.strip() for host in config.no_proxy.split(",")]
             try:
                 http = _BoundedClient(
                     self.places,
                     config.timeout_s,
                     self._longest,
                     limits=httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency),
-                    trust_env=not direct,
+                    trust_env=urlsplit(self.root).hostname not in _LOCAL,
                 )
             except (ImportError, ValueError, httpx2.InvalidURL) as error:
-                cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to no_proxy"
+                cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to NO_PROXY"
                 raise ConfigError(f"{self.root}: the proxy settings cannot be used: {error}; {cure}") from error
             self._client = openai.AsyncOpenAI(
                 base_url=self.root,

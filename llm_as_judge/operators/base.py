@@ -8,18 +8,15 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.operators.prompts import FULL, Prompts
 from llm_as_judge.sandbox.results import CodeResult
-from llm_as_judge.types import Question
+from llm_as_judge.types import Exchange, Question
 
 
 class Chat(Protocol):
     """One user message in, one reply out; raises ``ProviderError`` if there is no reply."""
 
-    async def chat(
-        self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None
-    ) -> LLMReply: ...
+    async def chat(self, prompt: str) -> Exchange: ...
 
 
 def no_enhancement(operator: str, domain: str) -> str:
@@ -40,13 +37,13 @@ class Toolbox:
     enhance: Callable[[str, str], str] = no_enhancement
     prompts: Prompts = FULL
 
-    async def reply(self, operator: str, prompt: str) -> LLMReply:
+    async def reply(self, operator: str, prompt: str) -> Exchange:
         """The reply to ``prompt`` with its Layer 2 instruction."""
         instruction = self.enhance(operator, self.question.domain)
         return await self.llm.chat(f"{instruction}\n{prompt}" if instruction else prompt)
 
     async def ask(self, operator: str, prompt: str) -> str:
-        return (await self.reply(operator, prompt)).text
+        return (await self.reply(operator, prompt)).reply
 
 
 class Operator:
@@ -62,7 +59,7 @@ class Operator:
         self.tools = tools
 
 
-def cut_off(reply: LLMReply) -> bool:
+def cut_off(reply: Exchange) -> bool:
     """Whether the reply reached its length limit, so that an unclosed part of it is incomplete."""
     return reply.finish_reason == "length"
 

@@ -12,18 +12,11 @@ from typing import Any
 
 from llm_as_judge.config.registry import lookup
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.operators.code import Programmer, Test
-from llm_as_judge.operators.ensemble import MdEnsemble, ScEnsemble
-from llm_as_judge.operators.generate import AnswerGenerate, Custom, CustomCodeGenerate
-from llm_as_judge.operators.review import Format, Review, Revise
+from llm_as_judge.operators.operators import CLASSES
 
-_CLASSES: tuple[Any, ...] = (
-    Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,
-    Programmer, Test, Format, Review, Revise,
-)  # fmt: skip
 #: Operator classes by their name in a workflow.
 Operators = Mapping[str, Any]
-OPERATORS: Operators = {cls.NAME: cls for cls in _CLASSES}
+OPERATORS: Operators = {cls.NAME: cls for cls in CLASSES}
 #: Keys that every result has in addition, with their usual values.
 COMMON: Mapping[str, Any] = {"parse_ok": True, "error": ""}
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.forward import own_precision
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Layout, Sampling, choose_layout
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout, choose_layout
 from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)

@@ -20,8 +20,7 @@ from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.prefill import Store, prefill
-from llm_as_judge.policy.sampling import sampling_logprobs
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import PLAIN, Sampling, sampling_logprobs
 from llm_as_judge.policy.shareable import why_not_attention
 from llm_as_judge.policy.tree import padded_batches
 from llm_as_judge.types import Completion
@@ -53,9 +52,7 @@ class LocalEngine:
         prompts: Sequence[Sequence[int]],
         n: int = 1,
         *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
+        sampling: Sampling = PLAIN,
         max_new_tokens: int = 1024,
         seed: int = 0,
         on_completion: Callable[[int, int, Completion], None] | None = None,
@@ -70,7 +67,7 @@ class LocalEngine:
         if any(len(p) == 0 for p in prompts):
             raise ValueError("a prompt must have at least one token")
         refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
-        sampling, noise = Sampling(temperature, top_p, top_k), torch.Generator().manual_seed(seed)
+        noise = torch.Generator().manual_seed(seed)
         needed = [len(p) + n * max_new_tokens for p in prompts]
         found: dict[tuple[int, int], Completion] = {}
         ends = self._policy.eos_token_ids
@@ -184,7 +181,7 @@ def decode_attention(
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """A token [R] and its log-prob [R] for each row of ``logits`` [R, V]; greedy at temperature 0."""
     if sampling.temperature > 0:
-        logprobs = sampling_logprobs(logits, sampling.temperature, sampling.top_p, sampling.top_k)
+        logprobs = sampling_logprobs(logits, sampling)
         token = sample(logprobs, uniform.to(logits.device))
     else:
         logprobs, token = sampling_logprobs(logits), logits.argmax(-1)

@@ -4,7 +4,6 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 (``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
-import os
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,18 +24,18 @@ from transformers.utils import logging as hf_logging
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError, refusing
-from llm_as_judge.experience.embedding import embed
 from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
-from llm_as_judge.policy.scoring import Layout, MicroBatch, Sampling, TokenScores
+from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
 from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
 from llm_as_judge.types import Completion, Prompt
 
-#: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
-SMALL_MODEL = 20_000_000
+_EMBEDDED = 512
 
 #: Adapter of the KL reference, if training does not start from the bare base model.
 _REFERENCE = "reference"
@@ -55,14 +54,6 @@ class Policy:
         device = resolve_device(config.device)
         base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
         silence(base)
-        modules = config.lora_target_modules
-        lora = LoraConfig(
-            r=config.lora_rank,
-            lora_alpha=config.lora_alpha,  # type: ignore[arg-type]
-            lora_dropout=config.lora_dropout,
-            target_modules=modules if isinstance(modules, str) else list(modules),
-            task_type="CAUSAL_LM",
-        )
         # The adapter depends on its seed only, and the caller's random state is left as it was.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
@@ -70,11 +61,11 @@ class Policy:
                 # PEFT reads an attribute of transformers by its old name.
                 warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
                 try:
-                    self.model: Any = get_peft_model(base, lora)
+                    self.model: Any = get_peft_model(base, LoraConfig(**lora_arguments(config)))
                 except (ValueError, re.error) as error:
                     raise ConfigError(
-                        f"model.lora_target_modules={modules!r}: {error}; give all-linear, names of layers such as "
-                        "[q_proj, v_proj], or a regular expression over their full names"
+                        f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of "
+                        "layers such as [q_proj, v_proj], or a regular expression over their full names"
                     ) from error
         for layer in self._adapted():
             # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
@@ -109,7 +100,7 @@ class Policy:
             policy.keep_as_reference()
         if adapter is not None:
             policy.load_adapter(adapter)
-        fit_threads(policy)
+        fit_threads(policy.device, base.num_parameters())
         return policy
 
     @classmethod
@@ -202,10 +193,28 @@ class Policy:
             return f"{config.model_type} uses attention {config._attn_implementation!r}, which has no shared prefixes"
         return why_not(config.get_text_config(), self.config.lora_dropout, longest)
 
+    @torch.inference_mode()
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors [N, hidden] by the frozen base model, comparable throughout training."""
-        with self.model.disable_adapter():
-            return embed(self.base, self.tokenizer, texts)
+        """Unit vectors [N, hidden]: mean hidden states of the last layer, over a text's last ``_EMBEDDED`` tokens.
+
+        By the frozen base model, so that they stay comparable throughout training. Texts are forwarded one at a time:
+        in a batch, padding changes the last bits, and a resumed run would form other batches.
+        """
+        base, was_training = self.base, self.base.training
+
+        def vector(text: str) -> NDArray[np.float32]:
+            # An empty text still needs a token; 0 stands for it.
+            ids = self.tokenizer.encode(text, add_special_tokens=False)[-_EMBEDDED:] or [0]
+            row = torch.tensor([ids], device=self.device)
+            hidden = base.get_decoder()(input_ids=row, use_cache=False).last_hidden_state[0].float()
+            return np.asarray(torch.nn.functional.normalize(hidden.mean(0), dim=-1).cpu())
+
+        base.eval()
+        try:
+            with self.model.disable_adapter():
+                return np.stack([vector(text) for text in texts])
+        finally:
+            base.train(was_training)
 
     @contextmanager
     def generation_weights(self) -> Iterator[Any]:
@@ -303,6 +312,18 @@ class Policy:
                 self.model.base_model.set_adapter("default")
 
 
+def lora_arguments(config: ModelConfig) -> dict[str, Any]:
+    """Settings for PEFT's ``LoraConfig``."""
+    modules = config.lora_target_modules
+    return {
+        "r": config.lora_rank,
+        "lora_alpha": config.lora_alpha,
+        "lora_dropout": config.lora_dropout,
+        "target_modules": modules if isinstance(modules, str) else list(modules),
+        "task_type": "CAUSAL_LM",
+    }
+
+
 def silence(base: Any) -> None:
     """Switches off dropout and router noise of the frozen base model, so that scoring and sampling agree.
 
@@ -312,47 +333,3 @@ def silence(base: Any) -> None:
         noisy = [name for name, value in vars(module).items() if isinstance(value, float) and _NOISE.search(name)]
         for name in (*noisy, "p") if isinstance(module, torch.nn.modules.dropout._DropoutNd) else noisy:
             setattr(module, name, 0.0)
-
-
-def resolve_device(name: str) -> torch.device:
-    """Device by name; ``auto`` is cuda if available, else cpu."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch asserts that it was compiled with CUDA
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"model.device={name!r} is not available: {reason}; use auto, cpu, cuda or cuda:N") from error
-    return device
-
-
-def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dtype:
-    """Precision by name; ``auto`` is bfloat16 where it is fast, else float32.
-
-    It is fast on CUDA and, except for small models, on CPUs with instructions for it (AVX512-BF16, AMX).
-    """
-    if name == "auto":
-        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and _cpu_computes_bfloat16()
-        return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')
-    return dtype
-
-
-def _cpu_computes_bfloat16() -> bool:
-    """Whether the CPU computes bfloat16 natively; emulation is several times slower than float32."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
-
-
-def fit_threads(policy: Policy) -> None:
-    """Limits torch to one thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
-
-    On two idle cores a second thread saves a tenth of the time. If one core is busy, two threads take five times as
-    long as one, because they spin while they wait for each other.
-    """
-    small = policy.base.num_parameters() < SMALL_MODEL
-    if small and policy.device.type == "cpu" and "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(1)

@@ -1,5 +1,7 @@
 """The distribution that tokens are sampled from, used by the sampler and by the trainer. Pure tensor functions."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -7,14 +9,26 @@ from torch import Tensor
 _COLDEST = 1e-6
 
 
-def sampling_logprobs(
-    logits: Tensor, temperature: float = 1.0, top_p: float = 1.0, top_k: int = 0, keep: Tensor | None = None
-) -> Tensor:
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The distribution that completions were drawn from, and are scored under."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+
+
+#: The policy's own distribution.
+PLAIN = Sampling()
+
+
+def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor | None = None) -> Tensor:
     """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
 
     Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face and vLLM.
     ``keep`` [...] are ids that are never filtered: a sampled token must not leave the support by a rounding error.
     """
+    temperature, top_p, top_k = sampling.temperature, sampling.top_p, sampling.top_k
     if temperature <= 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; greedy decoding has no sampling distribution")
     if logits.dtype in (torch.float16, torch.bfloat16):
@@ -25,11 +39,12 @@ def sampling_logprobs(
         threshold = logits.detach().topk(top_k, dim=-1).values[..., -1:]
         logits = _drop(logits, logits < threshold, keep)
     if top_p < 1.0:
-        ordered, order = logits.detach().softmax(-1).sort(dim=-1, descending=True)
+        left = top_k if 0 < top_k < logits.shape[-1] else logits.shape[-1]
+        ordered, order = logits.detach().softmax(-1).topk(left, dim=-1)
         # A token is dropped if the mass before it already reaches top_p; the first always stays.
         drop_ordered = ordered.cumsum(-1) - ordered >= top_p
         drop_ordered[..., 0] = False
-        drop = torch.zeros_like(drop_ordered).scatter(-1, order, drop_ordered)
+        drop = torch.ones_like(logits, dtype=torch.bool).scatter(-1, order, drop_ordered)
         logits = _drop(logits, drop, keep)
     return logits.log_softmax(-1)
 

@@ -18,7 +18,7 @@ from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.limits import LOGIT_ELEMENTS, ROW_TOKENS
-from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.policy.sampling import Sampling, entropy_of, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
 
@@ -26,15 +26,6 @@ Layout = Literal["padded", "tree"]
 
 #: The tree layout is used if it forwards at most this share of the padded tokens; above, the overhead is not worth it.
 WORTH_SHARING = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Sampling:
-    """The distribution that completions were drawn from, and are scored under."""
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    top_k: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +143,7 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
     """Log-probs and entropies [E]; logits are computed in chunks."""
 
     def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-        full = sampling_logprobs(
-            logits_of(base, states), sampling.temperature, sampling.top_p, sampling.top_k, keep=ids
-        )
+        full = sampling_logprobs(logits_of(base, states), sampling, keep=ids)
         return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
 
     rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)

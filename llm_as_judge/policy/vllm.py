@@ -18,6 +18,7 @@ import math
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from weakref import ref
@@ -27,6 +28,7 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.llm.transport import Transport, model_names, parse_json
 from llm_as_judge.policy.chat import completion_of
+from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.vllm_server import OwnServer
 from llm_as_judge.types import Completion
 
@@ -96,9 +98,7 @@ class VLLMEngine:
         prompts: Sequence[Sequence[int]],
         n: int = 1,
         *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
+        sampling: Sampling = PLAIN,
         max_new_tokens: int = 1024,
         seed: int = 0,
         on_completion: Callable[[int, int, Completion], None] | None = None,
@@ -107,15 +107,13 @@ class VLLMEngine:
 
         ``on_completion`` is called for all completions of a prompt when the last one is complete.
         """
-        asked = n if temperature > 0 else 1  # vLLM refuses several greedy completions, which would be equal
-        sampling = _fields(
-            n=asked, temperature=temperature, top_p=top_p, top_k=top_k if top_k > 0 else -1, max_tokens=max_new_tokens
-        )
+        asked = n if sampling.temperature > 0 else 1  # vLLM refuses several greedy completions, which would be equal
+        fields = _fields(**{**asdict(sampling), "top_k": sampling.top_k or -1}, n=asked, max_tokens=max_new_tokens)
 
         async def one(transport: Transport, index: int) -> list[Completion]:
             # vLLM adds k to the seed for completion k: prompts with consecutive seeds would share their noise.
-            prompt, fields = list(prompts[index]), {**sampling, "seed": derived_seed(seed, index)}
-            reply = await self._complete(transport, prompt, fields)
+            prompt = list(prompts[index])
+            reply = await self._complete(transport, prompt, {**fields, "seed": derived_seed(seed, index)})
             completions = self._completions(prompt, reply, asked) * (n // asked)
             for member, completion in enumerate(completions):
                 if on_completion is not None:

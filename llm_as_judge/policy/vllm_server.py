@@ -45,7 +45,7 @@ class OwnServer:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        self.config = engine.model_copy(update={"base_url": f"http://127.0.0.1:{port}/v1", "no_proxy": "127.0.0.1"})
+        self.config = engine.model_copy(update={"base_url": f"http://127.0.0.1:{port}/v1"})
         self.log = log
         log.parent.mkdir(parents=True, exist_ok=True)
         keeper = [sys.executable, "-m", "llm_as_judge.policy.vllm_server"]

@@ -32,13 +32,6 @@ class RewardFunction:
         #: between the worst right and the best wrong total.
         self.slack = distance / 2
 
-    def scaled(self, total: float) -> float:
-        """``total`` on a scale from 0 (the lowest possible) to 1 (the highest), clipped."""
-        terms = [(TERMS[name], weight) for name, weight in self._weights.items()]
-        low = sum(term.sign * weight * term.worst for term, weight in terms)
-        high = sum(RIGHT * weight for term, weight in terms if term.sign > 0)
-        return min(1.0, max(0.0, (total - low) / (high - low)))
-
     def __call__(self, problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
         """The terms and their total; no total if it is unknown whether the answer is right."""
         if execution.outcome == "fault" or (execution.outcome == "finished" and verdict.correct is None):

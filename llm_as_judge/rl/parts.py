@@ -6,11 +6,11 @@ from pathlib import Path
 
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import StepReport
-from llm_as_judge.experience.buffer import ExperienceBuffer
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.llm.places import Load
 from llm_as_judge.policy.device import Device
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log
 from llm_as_judge.rl.rollout import Engine, RolloutParts

@@ -19,7 +19,7 @@ import msgspec
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.events import PromptTooLongEvent
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import Timer
 from llm_as_judge.rl.rollout import Collector
@@ -44,6 +44,7 @@ class Pipeline:
     def __init__(self, parts: TrainerParts, config: Config) -> None:
         self._parts = parts
         self._config = config
+        self.sampling = Sampling(config.generation.temperature, config.generation.top_p, config.generation.top_k)
         self._pending: deque[Batch] = deque()
         self._running: deque[Collector] = deque()  # of the pending batches, in their order
         self._limit = asyncio.Semaphore(parts.rollout.concurrency)
@@ -106,16 +107,13 @@ class Pipeline:
             completion = replace(completion, prefill=prefills[place])
             loop.call_soon_threadsafe(collector.start, place, member, completion)
 
-        sampling = sampling_at(self._config, step)
         try:
             with timer.phase("generate"):
                 sampled = await run(
                     parts.engine.generate,
                     prompts,
                     training.num_return_sequences_in_group,
-                    temperature=sampling.temperature,
-                    top_p=sampling.top_p,
-                    top_k=sampling.top_k,
+                    sampling=self.sampling,
                     max_new_tokens=training.response_max_length,
                     seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
                     on_completion=start,
@@ -157,16 +155,6 @@ class Pipeline:
             f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length={limit} "
             f"(longest: {longest} tokens); raise it or lower experience_buffer.top_k"
         )
-
-
-def sampling_at(config: Config, step: int) -> Sampling:
-    """Sampling distribution after ``step`` finished steps: the temperature moves linearly to its final value."""
-    generation = config.generation
-    temperature = generation.temperature
-    if generation.final_temperature is not None:
-        done = min(1.0, step / max(1, config.training.max_steps - 1))
-        temperature += done * (generation.final_temperature - temperature)
-    return Sampling(temperature, generation.top_p, generation.top_k)
 
 
 def seed_of(seed: int, step: int, stream: int) -> int:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import InfrastructureError
@@ -19,6 +19,9 @@ from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
+
+if TYPE_CHECKING:
+    from llm_as_judge.policy.sampling import Sampling
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +44,7 @@ class Engine(Protocol):
         prompts: Sequence[Sequence[int]],
         n: int = 1,
         *,
-        temperature: float = 1.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
+        sampling: "Sampling",
         max_new_tokens: int = 1024,
         seed: int = 0,
         on_completion: OnCompletion | None = None,

@@ -17,7 +17,7 @@ from llm_as_judge.events import AuditEvent, CheckpointEvent, EvalEvent, StepRepo
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.parts import TrainerParts
-from llm_as_judge.rl.pipeline import Pipeline, sampling_at, seed_of
+from llm_as_judge.rl.pipeline import Pipeline, seed_of
 from llm_as_judge.rl.report import Meter, Timer, log_step, step_report
 from llm_as_judge.rl.stops import Stops
 from llm_as_judge.rl.update import TrainingStopped, Updater
@@ -82,7 +82,7 @@ class Trainer:
     async def _step(self, end: int) -> StepReport:
         """One step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
         parts, config, version = self.parts, self.config.training, self.step
-        timer, meter, sampling = Timer(), Meter(parts.device, parts.load), sampling_at(self.config, self.step)
+        timer, meter, sampling = Timer(), Meter(parts.device, parts.load), self.pipeline.sampling
         # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout.roll_out``).
         groups = await self.pipeline.next(version, end, timer)
         credited = self._credit(groups)

@@ -15,7 +15,8 @@ from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import LLMAsJudgeError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Layout, Sampling, TokenScores
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout, TokenScores
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.optimizer import SharedAdamW

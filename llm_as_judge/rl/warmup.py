@@ -14,7 +14,7 @@ from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.errors import DataError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.optimizer import SharedAdamW
 from llm_as_judge.rl.ranks import ALONE, Ranks, spread
 from llm_as_judge.types import Completion

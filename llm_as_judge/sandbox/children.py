@@ -10,8 +10,9 @@ from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
+from llm_as_judge.files import cut
 from llm_as_judge.sandbox.guest import frames
-from llm_as_judge.sandbox.results import KEPT_OF_ERROR, CodeOutcome, cut
+from llm_as_judge.sandbox.results import KEPT_OF_ERROR, CodeOutcome
 from llm_as_judge.sandbox.zygote_client import Child, ExitReport, ZygoteClient
 
 #: A timer that is later than this shows that the host itself was stopped or busy.

@@ -13,18 +13,19 @@ from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
+from llm_as_judge.files import cut
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, run_children, text
 from llm_as_judge.sandbox.code_verdict import judge
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import (
+    KEPT,
     KEPT_OF_ERROR,
     CodeResult,
     CodeVerdict,
     Confinement,
     OperatorParameters,
     WorkflowResult,
-    cut,
 )
 from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
 from llm_as_judge.types import Outcome
@@ -146,7 +147,7 @@ class Sandbox:
             outcome, error = "budget", service.over_budget
         elif outcome == "finished" and not isinstance(answer, str):
             outcome, error = "raised", "the run ended without an answer"
-        kept = cut(answer) if outcome == "finished" and isinstance(answer, str) else None
+        kept = cut(answer, KEPT) if outcome == "finished" and isinstance(answer, str) else None
         return WorkflowResult(outcome, kept, cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
 
     async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[ChildRun]:

@@ -12,14 +12,6 @@ CodeOutcome = Literal["finished", "raised", "timeout", "memory", "output_limit",
 KEPT, KEPT_OF_ERROR = 50_000, 2_000
 
 
-def cut(text: str, limit: int = KEPT) -> str:
-    """At most ``limit`` characters: the middle of a longer text is replaced by a mark."""
-    if len(text) <= limit:
-        return text
-    half = (limit - 60) // 2  # the mark takes the rest
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters cut ...]\n{text[-half:]}"
-
-
 class OperatorParameters(NamedTuple):
     """Parameter names of a workflow's operator, and variants that other versions of it accept."""
 

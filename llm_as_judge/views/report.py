@@ -15,6 +15,7 @@ from typing import Any
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line, Shown, Story
 from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.charts import plots
 from llm_as_judge.views.terminal import figure, judge_line, percent, recorded
@@ -59,11 +60,7 @@ def report_page(story: Story) -> str:
 
 def text(value: Any, longest: int = _LONGEST) -> str:
     """``value`` shortened, with invisible characters named."""
-    whole = str(value)
-    if len(whole) > longest:
-        half = longest // 2
-        whole = f"{whole[:half]}\n... {len(whole) - 2 * half:,} characters left out ...\n{whole[-half:]}"
-    whole = whole.replace("\r\n", "\n").encode("utf-8", "replace").decode()
+    whole = cut(str(value), longest).replace("\r\n", "\n").encode("utf-8", "replace").decode()
     return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", whole)
 
 

@@ -8,7 +8,7 @@ A YAML file maps operators to instructions by domain; others get none:
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -25,25 +25,18 @@ _FORM = TypeAdapter(dict[str, dict[Domain, str]])
 class Enhancer:
     """``enhancer(operator, domain)`` is the instruction for it, or ``""``."""
 
-    instructions: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    instructions: Mapping[str, Mapping[str, str]]  # by operator and domain
 
     def __call__(self, operator: str, domain: str) -> str:
-        return self.instructions.get((operator, domain), "")
-
-    def as_json(self) -> dict[str, dict[str, str]]:
-        """The instructions by operator and domain, for the log."""
-        tree: dict[str, dict[str, str]] = {}
-        for (operator, domain), instruction in self.instructions.items():
-            tree.setdefault(operator, {})[domain] = instruction
-        return tree
+        return self.instructions.get(operator, {}).get(domain, "")
 
 
 def load_enhancer(config: WorkflowConfig) -> Enhancer:
-    """Layer 2 from ``config.enhancer``, limited to ``config.enhanced_operators`` if these are given.
+    """Layer 2 from ``config.enhancer``.
 
     Raises ``ConfigError`` if the file cannot be read, or names an operator or a domain that does not exist.
     """
-    known, only, path = {**OPERATORS, **load_operators(config.operators)}, config.enhanced_operators, config.enhancer
+    known, path = {**OPERATORS, **load_operators(config.operators)}, config.enhancer
     document: dict[str, dict[Domain, str]] = {}
     if path is not None:
         try:
@@ -54,8 +47,6 @@ def load_enhancer(config: WorkflowConfig) -> Enhancer:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
             raise ConfigError(f"{path}: {place}: {first['msg']}; map operators to instructions by domain") from None
-    for source, names in (("workflow.enhanced_operators", only or ()), (path, document)):
-        if unknown := [name for name in names if name not in known]:
-            raise ConfigError(f"{source}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
-    chosen = {name: texts for name, texts in document.items() if only is None or name in only}
-    return Enhancer({(name, domain): text.strip() for name in chosen for domain, text in chosen[name].items()})
+    if unknown := [name for name in document if name not in known]:
+        raise ConfigError(f"{path}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
+    return Enhancer({name: {domain: text.strip() for domain, text in own.items()} for name, own in document.items()})

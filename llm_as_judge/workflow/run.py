@@ -8,9 +8,11 @@ that a workflow returns is ignored. The text is run unchanged or not at all.
 
 import copy
 import inspect
+import math
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -18,20 +20,22 @@ from typing import Any
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
-from llm_as_judge.llm.client import ChatModel, LLMReply, derived_seed
+from llm_as_judge.files import cut
+from llm_as_judge.llm.client import ChatModel, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
-from llm_as_judge.sandbox.results import cut
+from llm_as_judge.sandbox.results import KEPT
 from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Question
-from llm_as_judge.workflow.budget import Budget
 from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4
 #: Texts whose findings are cached, because a trained policy writes the same ones again and again.
 _LINTED = 1024
+#: Upper bound on the tokens that a chat template adds to a prompt.
+_TEMPLATE_TOKENS = 64
 
 
 class WorkflowRunner:
@@ -176,27 +180,82 @@ class _Call:
         seconds = time.monotonic() - self.started if self.seconds is None else self.seconds
         return OperatorCall(self.name, self.arguments, self.result, tuple(self.exchanges), seconds, self.error)
 
-    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> LLMReply:
+    async def chat(self, prompt: str) -> Exchange:
         """One call of the executor model, counted and within the budget."""
         run, runner = self.of, self.of.runner
         most = _LLM_CALLS_PER_CALL * runner.config.max_calls
         if run.sent.total() >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
-        with run.budget.call(prompt, max_tokens) as reserved:
+        with run.budget.call(prompt) as reserved:
             # The length is only sent if the budget shortens the reply.
-            shorter = reserved.reply_tokens < (max_tokens or runner.executor.max_tokens)
-            limit = reserved.reply_tokens if shorter else max_tokens
+            limit = reserved.reply_tokens if reserved.reply_tokens < runner.executor.max_tokens else None
             seed = None if run.seed is None else derived_seed(run.seed, prompt, run.sent[prompt])
             run.sent[prompt] += 1
             try:
-                reply = await runner.llm.chat(prompt, temperature=temperature, max_tokens=limit, seed=seed)
+                reply = await runner.llm.chat(prompt, max_tokens=limit, seed=seed)
             except PromptTooLong as error:
                 size = len(prompt)
                 message = f"{self.name}: a prompt of {size} characters does not fit the executor's context"
                 raise WorkflowError(message) from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
-        self.exchanges.append(replace(reply, text=cut(reply.text)).answering(cut(prompt)))
+        self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
         return reply
+
+
+@dataclass(slots=True)
+class _Reservation:
+    """A call under way: the longest reply it may request and, when it has returned, what it used."""
+
+    reply_tokens: int
+    tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass
+class Budget:
+    """Tokens and cost of one run, at most ``config.max_tokens`` and ``config.max_cost``.
+
+    Each call's worst case is reserved before the call is made, so that the sum stays below the limit with any number of
+    concurrent calls. A call whose longest reply does not fit gets a shorter one; if not even one token is left, the run
+    ends. ``executor`` has the prices and the longest reply.
+    """
+
+    config: WorkflowConfig
+    executor: EndpointConfig
+    tokens: int = 0  # spent and reserved
+    cost: float = 0.0
+
+    @contextmanager
+    def call(self, prompt: str) -> Iterator[_Reservation]:
+        """Reserve a call's worst case; on leaving, replace it by what the caller has set.
+
+        Raises ``BudgetExceeded`` if not even one token of reply is left.
+        """
+        input_price, price = (
+            rate / 1e6 for rate in (self.executor.price_per_million_input, self.executor.price_per_million_output)
+        )
+        # No tokenizer makes more tokens than there are bytes.
+        size = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))  # the same, with no copy
+        prompt_tokens = size + _TEMPLATE_TOKENS
+        most_tokens = math.inf if self.config.max_tokens is None else self.config.max_tokens
+        most_cost = math.inf if self.config.max_cost is None else self.config.max_cost
+        money = most_cost - self.cost - prompt_tokens * input_price
+        affordable = money / price if price else math.copysign(math.inf, money)
+        longest = math.floor(
+            max(0, min(self.executor.max_tokens, most_tokens - self.tokens - prompt_tokens, affordable))
+        )
+        if longest < 1:
+            spent = f"{self.tokens} executor tokens of {most_tokens}; cost {self.cost:.4g} of {most_cost:g}"
+            raise BudgetExceeded(f"{spent} spent or reserved: no further call fits")
+        tokens, cost = prompt_tokens + longest, prompt_tokens * input_price + longest * price
+        self.tokens += tokens
+        self.cost += cost
+        reservation = _Reservation(longest)
+        try:
+            yield reservation
+        finally:
+            self.tokens += reservation.tokens - tokens
+            self.cost += reservation.cost - cost
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -203,11 +203,11 @@ def train(address: str, *changes: str) -> list[str]:
 
 @pytest.mark.slow
 def test_what_only_a_run_meets_is_refused_in_one_line(address: str, cli: CommandLine) -> None:
-    """Prompts that never fit, rewards that fail, a judge's cache in the way, endpoints that are down."""
+    """Prompts that never fit, rewards that fail, endpoints that are down."""
     closed = "http://127.0.0.1:9/v1"
     cases = [
         (["prompt_max_length=1"], "prompt_max_length=1"), (["functions={'own.py:fails': 1}"], "no such thing"),
-        (["judge.cache=folder", "judge.mode=hybrid"], "cache"), (["executor.model=no-such"], "no-such"),
+        (["executor.model=no-such"], "no-such"),
         (["generation.engine=vllm", f"engine.base_url={closed}", "engine.max_retries=0"], "127.0.0.1:9"),
     ]  # fmt: skip
     assert not wrong_commands(cli, *((train(address, *changes), word) for changes, word in cases))

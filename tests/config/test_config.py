@@ -55,7 +55,7 @@ def test_notations_of_a_value_and_which_source_wins() -> None:
         ("judge.second_model=", "judge.second_model", ""), ("executor.api_key=", "executor.api_key", ""),
         ("executor.reasoning_effort=", "executor.reasoning_effort", ""), 
         ("judge.second_model: ''", "judge.second_model", ""),
-        ("judge.cache=", "judge.cache", None), ("importance_sampling=off", "training.importance_sampling", "off"),
+        ("judge.prompts=", "judge.prompts", None), ("importance_sampling=off", "training.importance_sampling", "off"),
         ("lora_target_modules=[q_proj, v_proj]", "model.lora_target_modules", ("q_proj", "v_proj")),
         ("max_problems=null", "data.max_problems", None), (f"domain_ratios={thirds}", "data.domain_ratios", thirds),
     ]  # fmt: skip
@@ -283,7 +283,7 @@ def test_a_moved_checkout_has_the_same_identity_and_a_changed_one_another(checko
     before = identity_of(checkout)
     elsewhere = checkout.rename(tmp_path / "there")
     assert identity_of(elsewhere) == before
-    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x", "cache=c.sqlite",
+    reached = ("executor.base_url=http://127.0.0.1:1/v1", "judge.api_key=sk-other", "results_dir=x",
                "max_hours=1")  # fmt: skip
     assert identity_of(elsewhere, *reached) == before
 

@@ -140,26 +140,16 @@ def test_chat_answers_with_usage_choices_and_seeds_that_repeat(address: str) -> 
     assert first["usage"]["total_tokens"] == first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"]
 
 
-BAD_REQUESTS: list[tuple[Any, int, str]] = [
-    (b"{not json", 400, "not JSON"), (ask(messages=[]), 400, "messages"),
-    (ask(messages=[{"role": "robot", "content": "x"}]), 400, "role"), (ask(temperature="hot"), 400, "temperature"),
-    (ask(model="gpt-9"), 404, "gpt-9"), (ask(stream=True), 400, "stream"),
-    (ask(messages=[{"role": "user", "content": "é" * 5000}]), 400, "tokens"),
-    (ask(messages=[{"role": "user", "content": "x " * 100_000}]), 400, "200000 characters"),
-    (ask(messages=[{"role": ["user"], "content": "x"}]), 400, "role"),
-    (ask(messages=[{"role": "user", "content": "\ud800"}]), 400, "surrogates"), (ask(seed=2**64), 400, "64 bits"),
-    (ask(seed="1"), 400, "seed"), (ask(seed=True), 400, "seed"), (ask(n=65), 400, "n must be"),
-    (ask(top_p=float("nan")), 400, "top_p"), (ask(model=["nano"]), 404, "no model"),
-    (ask(tools=[{"type": "function"}]), 400, "tools"),
-    (ask(response_format={"type": "json_schema"}), 400, "response_format"),
-    (b'{"max_tokens": ' + b"9" * 5000 + b"}", 400, "not JSON"), (b"[" * 100_000, 400, "not JSON"),
-    (b"\xff\xfe", 400, "not JSON"), (b'"x"', 400, "object"), (b" " * (1 << 21), 413, "Too Large"),
+BAD_BODIES: list[tuple[bytes, int, str]] = [
+    (b"{not json", 400, "not JSON"), (b'{"max_tokens": ' + b"9" * 5000 + b"}", 400, "not JSON"),
+    (b"[" * 100_000, 400, "not JSON"), (b"\xff\xfe", 400, "not JSON"), (b'"x"', 400, "object"),
+    (b" " * (1 << 21), 413, "Too Large"),
 ]  # fmt: skip
 
 
-def test_a_bad_request_is_answered_with_the_reason(address: str) -> None:
+def test_a_bad_body_is_answered_with_the_reason(address: str) -> None:
     wrong = []
-    for body, status, words in BAD_REQUESTS:
+    for body, status, words in BAD_BODIES:
         code, reply = post(f"{address}/chat/completions", body)
         if code != status or words not in reply["error"]["message"]:
             wrong.append((str(body)[:100], code, reply))

@@ -141,7 +141,7 @@ def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
         prompt = Layer1(made.workflow)(Question("q", "2+2?", "math"))
         assert made.training.seed == 7 and made.output.run_name.endswith("seed7")
         assert bool(prompt.system) is (part != "layer1")
-        assert bool(load_enhancer(made.workflow).as_json()) is (part != "layer2")
+        assert bool(load_enhancer(made.workflow).instructions) is (part != "layer2")
         assert made.experience_buffer.enabled is (part != "buffer")
         assert ("2+2?" in prompt.user) is (part != "problem")
         assert made.training.shuffle_rewards is (part == "rewards")

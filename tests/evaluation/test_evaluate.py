@@ -14,6 +14,7 @@ from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.evaluation.written import look_at
 from llm_as_judge.files import json_text
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion, Problem, Prompt, Question, Rollout, Verdict
 
 M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
@@ -124,7 +125,7 @@ async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
     assert [r.problem for r in records] == [p.question.id for p in problems]
     assert sorted(bench.runs) == sorted((f"answer {i}", f"1 {i}") for i in range(70))
     assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == list(range(1, 71))
-    assert all((c["temperature"], c["max_new_tokens"]) == (0.7, 40) for c in engine.calls)
+    assert all((c["sampling"], c["max_new_tokens"]) == (Sampling(0.7), 40) for c in engine.calls)
     assert len({c["seed"] for c in engine.calls}) == 2, "two calls must not draw the same numbers"
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.llm.client import LLMReply
-from llm_as_judge.types import Domain, Problem, Question, Reference
+from llm_as_judge.types import Domain, Exchange, Problem, Question, Reference
 
 TRUE = "<analysis>a</analysis><true_false>True</true_false>"
 FALSE = "<analysis>a</analysis><true_false>False</true_false>"
@@ -39,10 +38,10 @@ class ScriptedModel:
         temperature: float | None = None,
         max_tokens: int | None = None,
         seed: int | None = None,
-    ) -> LLMReply:
+    ) -> Exchange:
         self.asked.append({"prompt": prompt, "system": system, "temperature": temperature, "max_tokens": max_tokens})
         reply = self.replies if isinstance(self.replies, str) else self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
         text, finish = reply if isinstance(reply, tuple) else (reply, "stop")
-        return LLMReply(text, "", finish, 1, 1, 0.0, 0.0)
+        return Exchange(prompt, text, finish, 1, 1, 0.0, 0.0)

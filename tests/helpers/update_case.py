@@ -14,7 +14,7 @@ import torch
 from helpers.tiny import random_completions, tiny_policy
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.ranks import RankFailed, Ranks, Team, join
 from llm_as_judge.rl.update import Updater, UpdateReport

@@ -14,7 +14,8 @@ from llm_as_judge.config.loading import locate_weights, to_yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.score import problem_of
-from llm_as_judge.integrations.trl import WorkflowReward, dataset, grpo_arguments, lora_arguments
+from llm_as_judge.integrations.trl import WorkflowReward, dataset, grpo_arguments
+from llm_as_judge.policy.model import lora_arguments
 from llm_as_judge.policy.weights import load_folder
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -45,7 +46,7 @@ def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
                 **arguments,
             ),
             train_dataset=rows,
-            peft_config=LoraConfig(**lora_arguments(config)),
+            peft_config=LoraConfig(**lora_arguments(config.model)),
         )
         trainer.train()
     return [entry for entry in trainer.state.log_history if "reward" in entry]

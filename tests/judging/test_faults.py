@@ -81,7 +81,7 @@ async def test_a_request_has_the_datasets_line_and_the_judges_temperature(server
     _, requests = await judged(server, "true")
     system = requests[0]["messages"][0]
     assert system["role"] == "system" and "one number" in system["content"] and requests[0]["temperature"] == 0
-    config = asked(provider="embedded", temperature=0.4, two_stage=True)
+    config = asked(provider="embedded", temperature=0.4)
     _, requests = await judged(server, "true", config, temperature=0.4)
-    assert [[m["role"] for m in r["messages"]] for r in requests] == [["user"]] * 2, "no system prompt"
-    assert [request["temperature"] for request in requests] == [0.4] * 2
+    assert [[m["role"] for m in r["messages"]] for r in requests] == [["user"]], "no system prompt"
+    assert [request["temperature"] for request in requests] == [0.4]

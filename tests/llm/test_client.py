@@ -11,7 +11,6 @@ from aiohttp import web
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
-from llm_as_judge.llm.cache import ResponseCache
 from llm_as_judge.llm.client import LLMClient, Usage
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -40,10 +39,9 @@ async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    cache = settings.pop("cache", None)
     options = {"model": "nano", "api_key": "secret", "timeout_s": 5.0, "max_retries": 2, **settings}
     try:
-        async with LLMClient(EndpointConfig(base_url=f"http://{host}:{port}", **options), cache) as client:
+        async with LLMClient(EndpointConfig(base_url=f"http://{host}:{port}", **options)) as client:
             yield client
     finally:
         await runner.cleanup()
@@ -78,7 +76,7 @@ async def failure(handler: Handler, **settings: Any) -> ProviderError:
 
 async def test_requests_replies_reasoning_and_usage() -> None:
     script, prices = Script(completion("4")), {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
-    async with serving(script, cache=ResponseCache(), **prices) as client:
+    async with serving(script, **prices) as client:
         reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
         for _ in range(2):
             await client.chat("2+2?", seed=3)
@@ -86,7 +84,7 @@ async def test_requests_replies_reasoning_and_usage() -> None:
         with pytest.raises(ProviderError):
             await client.chat("another")
         assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
-    assert (reply.text, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
+    assert (reply.reply, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
     assert reply.cost == pytest.approx(20e-6)
     sent = script.requests[0]
     assert [m["role"] for m in sent["messages"]] == ["system", "user"]
@@ -97,9 +95,9 @@ async def test_requests_replies_reasoning_and_usage() -> None:
     thinking["choices"][0]["finish_reason"] = "length"
     del thinking["usage"]
     async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
-        cut, inline = await client.chat("q"), await client.chat("q")
-    assert (cut.text, cut.reasoning, cut.finish_reason, cut.prompt_tokens) == ("", "hm", "length", 0)
-    assert (inline.text, inline.reasoning) == ("4", "hm")
+        cut, inline = await client.chat("q"), await client.chat("another")
+    assert (cut.reply, cut.finish_reason, cut.prompt_tokens) == ("", "length", 0)
+    assert inline.reply == "4"
 
 
 QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
@@ -123,7 +121,7 @@ async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help
     assert not wrong
     script = Script(web.Response(body=b'{"choices": "\xff"}'), completion("ok"))
     async with serving(script) as client:
-        assert (await client.chat("q")).text == "ok", "not UTF-8"
+        assert (await client.chat("q")).reply == "ok", "not UTF-8"
 
 
 async def test_no_reply_ends_in_anything_but_a_provider_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,26 +184,24 @@ async def test_wrong_addresses_keys_and_proxies_are_refused_with_the_cure(monkey
             LLMClient(EndpointConfig(api_key=key))
         assert key not in str(caught.value)
     monkeypatch.setenv("ALL_PROXY", "gopher://nowhere")
-    async with serving(Script(completion())) as client:  # no_proxy covers this machine
-        assert (await client.chat("q")).text == "4"
-    async with serving(Script(completion()), no_proxy="") as client:
-        with pytest.raises(ConfigError, match="ALL_PROXY"):
-            await client.chat("q")
+    async with serving(Script(completion())) as client:  # this machine is reached directly
+        assert (await client.chat("q")).reply == "4"
+    with pytest.raises(ConfigError, match="ALL_PROXY"):
+        await LLMClient(EndpointConfig(base_url="http://example.org/v1")).chat("q")
 
 
-async def test_only_deterministic_requests_are_cached_under_the_keys_of_earlier_versions() -> None:
-    script, cache = Script(completion()), ResponseCache()
-    async with serving(script, cache=cache, max_tokens=5, reasoning_effort="low") as client:
+async def test_only_deterministic_requests_are_cached_and_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(completion())
+    monkeypatch.setattr("llm_as_judge.llm.client._MOST_CACHED", 2)
+    async with serving(script, max_tokens=5, reasoning_effort="low") as client:
         first, second = await client.chat("q", system="s"), await client.chat("q", system="s")
-        assert (second.text, second.prompt_tokens, len(script.requests)) == (first.text, first.prompt_tokens, 1)
+        assert (second.reply, second.prompt_tokens, len(script.requests)) == (first.reply, first.prompt_tokens, 1)
         for seed, requests in ((None, 2), (None, 3), (1, 4), (1, 4), (2, 5)):
             await client.chat("q", temperature=1.0, seed=seed)
             assert len(script.requests) == requests
-        assert cache.get({
-            "url": client._servers[0].root, "model": "nano", "temperature": 0.0, "top_p": 1.0, "max_tokens": 5,
-            "reasoning_effort": "low",
-            "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": "q"}],
-        }), "another key would pay for every judgement again"  # fmt: skip
+        for question, requests in (("a", 6), ("b", 7), ("b", 7), ("c", 8), ("b", 8), ("a", 9)):  # "a" was the oldest
+            await client.chat(question)
+            assert len(script.requests) == requests, question
 
 
 async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_last_caller() -> None:
@@ -224,13 +220,13 @@ async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_
     def ask(client: LLMClient, seed: int) -> asyncio.Task[Any]:
         return asyncio.create_task(client.chat("q", temperature=1.0, seed=seed))
 
-    async with serving(handler, cache=ResponseCache()) as client:
+    async with serving(handler) as client:
         one, two, other = ask(client, 1), ask(client, 1), ask(client, 2)
         await arrived.wait()
         one.cancel()  # the second caller still gets the reply
         await asyncio.sleep(0.05)
         release.set()
-        assert (await two).text == (await other).text == "4"
+        assert (await two).reply == (await other).reply == "4"
         assert sorted(sent) == [1, 2]
         assert (client.usage.calls, client.usage.cached) == (2, 1)
         release.clear()
@@ -243,7 +239,7 @@ async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_
 
 async def test_check_makes_one_real_completion_with_the_configured_model() -> None:
     script = Script(MODELS, completion())
-    async with serving(script, cache=ResponseCache(), max_tokens=9, reasoning_effort="low") as client:
+    async with serving(script, max_tokens=9, reasoning_effort="low") as client:
         assert await client.check() == ["nano", "other"]
         assert await client.check() == []  # the script lists no models any more; the completion is not cached
     assert script.requests[0] == "/v1/models"

@@ -1,15 +1,12 @@
-"""Requests in flight, bounded and spread over several addresses, and the cache of their responses."""
+"""Requests in flight, bounded and spread over several addresses."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from aiohttp import web
 from test_client import completion, serving
 
-from llm_as_judge.errors import DataError, ProviderError
-from llm_as_judge.llm import cache as cache_module
-from llm_as_judge.llm.cache import ResponseCache
+from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm.places import Load, Places
 
 pytestmark = pytest.mark.usefixtures("quick_retries")
@@ -95,7 +92,7 @@ async def test_the_least_busy_address_is_asked_and_another_one_if_it_fails() -> 
     down, well = Server(down=True), Server()
     async with serving(well) as other, serving(down, more_urls=(other.config.base_url,), max_retries=1) as client:
         for i in range(6):
-            assert (await client.chat(f"{i}")).text == "4"
+            assert (await client.chat(f"{i}")).reply == "4"
         assert (down.asked, well.asked) == (2, 6)
         assert client.usage.calls == 6 and client.usage.failed == 0
         with pytest.raises(ProviderError, match="503"):
@@ -104,33 +101,3 @@ async def test_the_least_busy_address_is_asked_and_another_one_if_it_fails() -> 
         with pytest.raises(ProviderError, match="503"):
             await client.chat("?")
         assert client.usage.failed == 1
-
-
-def test_the_first_response_stays_and_memory_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "deep" / "cache.sqlite"
-    one, two = ResponseCache(path), ResponseCache(path)
-    assert one.get({"q": "ü"}) is None
-    one.put({"q": "ü", "n": [1, 2]}, {"text": "first"})
-    two.put({"n": [1, 2], "q": "ü"}, {"text": "second"})
-    assert two.get({"q": "ü", "n": [1, 2]}) == {"text": "first"} and len(ResponseCache(path)) == 1
-    assert two.get({"q": "ü", "n": [2, 1]}) is None
-    monkeypatch.setattr(cache_module, "IN_MEMORY", 3)
-    memory, file = ResponseCache(), ResponseCache(tmp_path / "c")
-    for cache in (memory, file):
-        for number in range(9):
-            cache.put({"q": number}, {"text": "x"})
-    assert (len(memory), len(file)) == (3, 9)
-    assert memory.get({"q": 7}) and not memory.get({"q": 0})
-
-
-def test_a_full_disk_and_a_file_that_is_no_cache_are_data_errors(tmp_path: Path) -> None:
-    cache = ResponseCache(tmp_path / "c.sqlite")
-    cache.put({"q": 1}, {"text": "kept"})
-    cache._db.execute("PRAGMA max_page_count=8")
-    with pytest.raises(DataError, match=r"c\.sqlite cannot be written: .*full; free some space"):
-        for i in range(100):
-            cache.put({"q": i}, {"text": "x" * 1000})
-    assert cache.get({"q": 1}) == {"text": "kept"}
-    (tmp_path / "c").write_bytes(b"this is not a database " * 100)
-    with pytest.raises(DataError, match="delete the file"):
-        ResponseCache(tmp_path / "c")

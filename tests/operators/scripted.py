@@ -7,7 +7,7 @@ from typing import Any
 
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
-from llm_as_judge.types import Question
+from llm_as_judge.types import Exchange, Question
 
 QUESTION = Question("q1", "What is 6 times 7?", "math")
 CODE = Question(
@@ -27,12 +27,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Reply:
-    text: str
-    finish_reason: str = "stop"
-
-
 class Chat:
     """Answers with its replies in turn, repeating the last one, or by a function of the prompt."""
 
@@ -43,7 +37,7 @@ class Chat:
         self.most_at_once = 0
         self._under_way = 0
 
-    async def chat(self, prompt: str, *, temperature: float | None = None, max_tokens: int | None = None) -> Reply:
+    async def chat(self, prompt: str) -> Exchange:
         number = len(self.prompts)
         self.prompts.append(prompt)
         self._under_way += 1
@@ -51,7 +45,7 @@ class Chat:
         await asyncio.sleep(0)
         self._under_way -= 1
         text = self._by(prompt) if self._by else self._replies[min(number, len(self._replies) - 1)]
-        return Reply(text)
+        return Exchange(prompt, text, "stop", 1, 1, 0.0, 0.0)
 
 
 @dataclass(frozen=True)

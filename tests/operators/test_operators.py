@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scripted import ARGUMENTS, CODE, DOUBLE, SQUARE, Chat, Ran, Reply, Runner, build
+from scripted import ARGUMENTS, CODE, DOUBLE, SQUARE, Chat, Ran, Runner, build
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.operators import catalog
+from llm_as_judge.types import Exchange
 
 MALFORMED = (
     "", " \n ", "None", "null", "no tags at all", "<answer>", "<answer></answer>", "<thought>only this", "</solution>",
@@ -59,14 +60,11 @@ CUT_OFF: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
-class Cut:
+class Cut(Chat):
     """A model whose reply was cut off."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    async def chat(self, prompt: str, **options: Any) -> Reply:
-        return Reply(self.text, "length")
+    async def chat(self, prompt: str) -> Exchange:
+        return replace(await super().chat(prompt), finish_reason="length")
 
 
 class Down:

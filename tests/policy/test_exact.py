@@ -18,7 +18,7 @@ from llm_as_judge.policy import attention, scoring
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.exactness import check_exact, check_plain
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.shareable import why_not
 from llm_as_judge.types import Completion
 

@@ -14,7 +14,7 @@ from llm_as_judge.policy.attention import row_hidden
 from llm_as_judge.policy.exactness import plain_logprobs
 from llm_as_judge.policy.local import LocalEngine, refuse, repack, sample
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion
 
 RAGGED = [[5, 6, 7, 8, 9, 10], [5, 6, 7, 11], [5, 6, 7, 8, 9, 10, 12, 13, 14], [5, 6, 7, 11]]
@@ -43,8 +43,7 @@ def test_recorded_logprobs_equal_the_trainers(device: str, monkeypatch: pytest.M
     for prompts in (RAGGED, [[5]], [[4, 5], [6, 7, 8]]):
         for s in (Sampling(), Sampling(1.3, 0.8), Sampling(0.7, 0.9, 6)):
             length = 70 if len(prompts) == 2 else 12  # 70 exceeds the cache's first capacity
-            settings = {"temperature": s.temperature, "top_p": s.top_p, "top_k": s.top_k, "max_new_tokens": length}
-            groups = engine(policy).generate(prompts, 4, **settings, seed=3)  # type: ignore[arg-type]
+            groups = engine(policy).generate(prompts, 4, sampling=s, max_new_tokens=length, seed=3)
             if not worst_difference(policy, flat(groups), s) < 1e-4:
                 wrong.append((prompts, s))
     assert not wrong
@@ -52,7 +51,7 @@ def test_recorded_logprobs_equal_the_trainers(device: str, monkeypatch: pytest.M
 
 def test_passes_and_batches_stay_within_their_token_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, passes, batches = tiny_policy(perturb=0.1), list[int](), list[int]()
-    whole = flat(engine(policy).generate(RAGGED, 2, temperature=0.0, max_new_tokens=5))
+    whole = flat(engine(policy).generate(RAGGED, 2, sampling=Sampling(0.0), max_new_tokens=5))
 
     def counted(base: Any, tree: Any, attention: Any) -> Any:
         passes.append(tree.unique_tokens)
@@ -67,7 +66,7 @@ def test_passes_and_batches_stay_within_their_token_budgets(monkeypatch: pytest.
     monkeypatch.setattr(local, "prefill", batched)
     monkeypatch.setattr(prefill, "PREFILL_TOKENS", 12)
     monkeypatch.setattr(local, "CACHE_TOKENS", 57)
-    found = split.generate(RAGGED, 2, temperature=0.0, max_new_tokens=5)
+    found = split.generate(RAGGED, 2, sampling=Sampling(0.0), max_new_tokens=5)
     # Sequences of a prompt need its length + 2 * 5 tokens; a pass takes prompts of 12 tokens together.
     assert batches == [3, 1] and passes == [10, 9, 4]
     assert [c.token_ids for c in flat(found)] == [c.token_ids for c in whole]
@@ -159,7 +158,7 @@ OTHERS: dict[str, Any] = {**HEADS, "mistral": {"sliding_window": 40}}
 def test_samples_are_those_of_the_models_own_forward_pass(family: str, device: str) -> None:
     policy = tiny_policy(perturb=0.1, family=family, more=OTHERS[family], seed=3, device=device)
     local, prompt = engine(policy), [5, 6, 7, 8, 9]
-    (completion,) = local.generate([prompt], temperature=0, max_new_tokens=20)[0]
+    (completion,) = local.generate([prompt], sampling=Sampling(0.0), max_new_tokens=20)[0]
     assert list(completion.token_ids) == greedy(policy, prompt, len(completion.token_ids))
     groups = local.generate(RAGGED, 2, max_new_tokens=12, seed=3)
     with torch.no_grad():

@@ -15,7 +15,8 @@ from test_exact import WHOLE, batch, completion, differences, result
 from llm_as_judge.policy.attention import kernel_for
 from llm_as_judge.policy.exactness import check_exact
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Layout, Sampling
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("named")]
 #: Prompts of 2 to 20 blocks of FlexAttention, and one that is shorter than a block.

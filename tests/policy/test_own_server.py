@@ -27,7 +27,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.transport import Transport
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command, environment
 from llm_as_judge.types import Question
@@ -98,7 +98,7 @@ def test_it_ends_with_all_its_processes_and_bypasses_proxies(tmp_path: Path, mon
     monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    server = start(load_config(None, [f"engine.python={program(tmp_path)}", "engine.no_proxy=intranet"]), tmp_path)
+    server = start(load_config(None, [f"engine.python={program(tmp_path)}"]), tmp_path)
     noted, address = json.loads((tmp_path / "noted").read_text()), server.config
     assert "up" in server.log.read_text() and "PYTHONPATH" not in noted["environment"]
 

@@ -11,8 +11,9 @@ from jinja2 import Environment
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.chat import chat_ids, text_of
-from llm_as_judge.policy.model import Policy, resolve_dtype
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.device import resolve_dtype
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion, Prompt
 
 
@@ -60,7 +61,6 @@ def test_embeddings_are_unit_vectors_that_training_does_not_change(device: str) 
     rough, long = tiny_policy(dtype="bfloat16", hidden=128, device=device), [*texts, "9 4 22 11 2 " * 12]
     alone = [rough.embed([text])[0] for text in long]
     assert (rough.embed(long) == alone).all()  # bit for bit, because a resumed run embeds other texts together
-    assert fresh.embed([]).shape == (0, 32)
     assert fresh.model.training
 
 

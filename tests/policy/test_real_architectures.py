@@ -22,8 +22,7 @@ from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.policy import local, prefill, scoring
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import sampling_logprobs
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling, sampling_logprobs
 from llm_as_judge.policy.tree import padded_batches, plan
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import Completion
@@ -129,7 +128,7 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
                 states = base.get_decoder()(
                     input_ids=ids, position_ids=store.next_positions()[:, None], use_cache=False, store=store
                 )
-                logprobs = sampling_logprobs(logits_of(base, states.last_hidden_state[:, 0]), 0.3, 0.95)
+                logprobs = sampling_logprobs(logits_of(base, states.last_hidden_state[:, 0]), Sampling(0.3, 0.95))
                 local.sample(logprobs, torch.rand(len(chunk), dtype=torch.float64))
                 del hidden, store, states, logprobs
     assert watch.products == {torch.bfloat16}

@@ -17,6 +17,7 @@ from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Completion
 
@@ -80,8 +81,8 @@ def test_completions_carry_ids_and_logprobs_in_order_each_of_its_own_seed(server
     def note(place: int, member: int, completion: Completion) -> None:
         ended[place, member] = completion
 
-    settings: dict[str, Any] = {"temperature": 0.7, "top_p": 0.9, "top_k": 5, "seed": 10}
-    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, **settings, on_completion=note)
+    sampling = Sampling(0.7, 0.9, 5)
+    groups = engine(server, tmp_path).generate([[4, 5], [6]], 2, sampling=sampling, seed=10, on_completion=note)
     assert ended == {(i, k): c for i, group in enumerate(groups) for k, c in enumerate(group)}
     assert [[c.token_ids for c in g] for g in groups] == [[(4, 9, 1), (5, 9, 1)], [(6, 9, 1), (7, 9, 1)]]
     assert groups[0][1].text == "5 9" and groups[0][1].logprobs == (-0.5, -0.25, -0.125)
@@ -91,7 +92,7 @@ def test_completions_carry_ids_and_logprobs_in_order_each_of_its_own_seed(server
     assert (bodies[0]["repetition_penalty"], bodies[0]["min_p"]) == (1.0, 0.0)
     assert bodies[0]["prompt"] == [4, 5] and bodies[0]["return_token_ids"] is True
     server.requests.clear()
-    (group,) = engine(server, tmp_path).generate([[4, 5]], 3, temperature=0)  # greedy: one request is enough
+    (group,) = engine(server, tmp_path).generate([[4, 5]], 3, sampling=Sampling(0))  # greedy: one request is enough
     assert len(group) == 3 and group[0] == group[1] == group[2]
     assert [body["n"] for _, body in server.requests] == [1]
     # vLLM's ParentRequest gives completion k of a request its seed plus k.

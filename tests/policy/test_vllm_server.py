@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Completion
 
@@ -64,20 +63,20 @@ def worst(policy: Policy, groups: list[list[Completion]], sampling: Sampling) ->
 def test_each_version_samples_with_its_own_weights(server: Server, policy: Policy, tmp_path: Path) -> None:
     engine = VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer)
     assert "nano" in engine.check()
-    sampling: dict[str, Any] = {"temperature": 0.8, "top_p": 0.9, "top_k": 20}
+    sampling = Sampling(0.8, 0.9, 20)
     seen = []
     for version in (1, 2, 3):
         perturb(policy, version)
         engine.sync(policy, version)
         (name,) = (p.name for p in tmp_path.iterdir())
         assert name.startswith(f"policy-v{version}-") and server.models() == {"nano", name}
-        groups = engine.generate(prompts(policy), 4, **sampling, max_new_tokens=24, seed=5)
+        groups = engine.generate(prompts(policy), 4, sampling=sampling, max_new_tokens=24, seed=5)
         assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
         # The server's log-probs are those of the sampling distribution, and equal the trainer's.
-        assert worst(policy, groups, Sampling(0.8, 0.9, 20)) < 2e-3
+        assert worst(policy, groups, sampling) < 2e-3
         seen.append(groups)
     assert seen[0] != seen[1] != seen[2]
-    assert worst(policy, seen[0], Sampling(0.8, 0.9, 20)) > 2e-2  # older weights differ
+    assert worst(policy, seen[0], sampling) > 2e-2  # older weights differ
 
 
 def test_greedy_tokens_equal_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_greedy_tokens_equal_the_local_engines(server: Server, policy: Policy, t
         LocalEngine(policy, policy.tokenizer),
     )
     engine.sync(policy, 9)
-    ours, theirs = (e.generate(prompts(policy), 1, temperature=0, max_new_tokens=32) for e in (local, engine))
+    ours, theirs = (e.generate(prompts(policy), 1, sampling=Sampling(0), max_new_tokens=32) for e in (local, engine))
     assert [[c.token_ids for c in g] for g in ours] == [[c.token_ids for c in g] for g in theirs]
 
 

@@ -20,7 +20,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.policy.exactness import apart, plain_logprobs, tolerance
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 pytestmark = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from llm_as_judge.config.schema import ImportanceSampling, LossType, ScaleRewards, TrainingConfig
-from llm_as_judge.policy.sampling import entropy_of, sampling_logprobs
+from llm_as_judge.policy.sampling import Sampling, entropy_of, sampling_logprobs
 from llm_as_judge.rl.credit import credit, group_advantages
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
@@ -217,16 +217,19 @@ def test_filters_are_hugging_faces_and_leave_the_sampled_token() -> None:
     expected = logits
     for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
         expected = warper(None, expected)
-    assert torch.allclose(sampling_logprobs(logits, 0.7, 0.8, 20).exp(), expected.softmax(-1), atol=1e-6)
-    scores = sampling_logprobs(LOGITS, 1.0, 0.3, 1, keep=torch.tensor([4]))
+    found = sampling_logprobs(logits, Sampling(0.7, 0.8, 20))
+    assert torch.allclose(found.exp(), expected.softmax(-1), atol=1e-6)
+    cut = sampling_logprobs(logits, Sampling(0.7, top_k=20))
+    assert torch.allclose(found, sampling_logprobs(cut, Sampling(top_p=0.8))), "top-p over the whole vocabulary"
+    scores = sampling_logprobs(LOGITS, Sampling(1.0, 0.3, 1), keep=torch.tensor([4]))
     assert torch.isfinite(scores[0, 4]) and torch.isfinite(scores[0, 0])
     assert float(scores.exp().sum()) == pytest.approx(1)
     assert float(entropy_of(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]))) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="temperature"):
-        sampling_logprobs(LOGITS, 0.0)
+        sampling_logprobs(LOGITS, Sampling(0.0))
     for temperature in (1e-5, 1e-38, 1e-300):
         for top_p, top_k in ((1.0, 0), (0.9, 3)):
-            shares = sampling_logprobs(LOGITS, temperature, top_p, top_k).exp()
+            shares = sampling_logprobs(LOGITS, Sampling(temperature, top_p, top_k)).exp()
             assert shares.tolist() == [[1, 0, 0, 0, 0]], "the coldest draw the likeliest token"
 
 

@@ -232,19 +232,18 @@ async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) 
     assert (hopeless.groups, hopeless.refilled_groups, hopeless.skipped_groups) == (12, 8, 12)
 
 
-async def test_learning_rate_temperature_and_validation_follow_their_schedules(tmp_path: Path) -> None:
+async def test_learning_rate_and_validation_follow_their_schedules(tmp_path: Path) -> None:
     async def evaluate(step: int) -> dict[str, float]:
         return {"val_accuracy": 0.5}
 
     reports, events = list[StepReport](), Events()
-    schedule = {"warmup_steps": 4, "learning_rate": 1e-3, "temperature": 1.4, "final_temperature": 0.6, "max_steps": 3}
+    schedule = {"warmup_steps": 4, "learning_rate": 1e-3, "max_steps": 3}
     trainer = bandit_trainer(tmp_path, reports=reports, events=events, evaluate=evaluate, eval_every=2, **schedule)
     await trainer.train(2)
     await trainer.train()  # up to max_steps
     assert trainer.step == 3 and checkpoint.latest(tmp_path) == tmp_path / "step_3"
     await trainer.train(2)
     assert [r.learning_rate for r in reports] == pytest.approx([2.5e-4, 5e-4, 7.5e-4, 1e-3, 1e-3])
-    assert [r.temperature for r in reports] == pytest.approx([1.4, 1.0, 0.6, 0.6, 0.6])
     assert [(e["step"], e["scores"]["val_accuracy"]) for e in events.of("eval")] == [(2, 0.5), (4, 0.5)]
 
 

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 
 trl = pytest.importorskip("trl", reason="trl is not installed; make peers installs it")

@@ -14,7 +14,7 @@ from llm_as_judge.config.schema import LossType, TrainingConfig, WarmupConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy import attention
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.scoring import Sampling
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.rl.warmup import WarmUp
 

@@ -108,7 +108,7 @@ def test_hostile_text_is_kept_and_marked_as_untrusted(tmp_path: Path) -> None:
         assert whole in sample.input and whole in sample.target[0] and whole in sample.messages[-1].text
     long, raised = found.samples or []
     reply = events(long, "model")[1].output.completion
-    assert reply.startswith(f"Reply {whole}") and "characters left out" in reply
+    assert reply.startswith(f"Reply {whole}") and "characters cut" in reply
     assert whole in (raised.output.error or "")
 
 

@@ -4,8 +4,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from llm_as_judge.llm.client import LLMReply
-from llm_as_judge.types import Execution, Question
+from llm_as_judge.types import Exchange, Execution, Question
 
 Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 Run = Callable[..., Execution]
@@ -27,7 +26,7 @@ class Script:
         self.prompts: list[str] = []
         self.replies, self.by, self.error, self.fields = list(replies), by, error, fields
 
-    async def chat(self, prompt: str, **options: Any) -> LLMReply:
+    async def chat(self, prompt: str, **options: Any) -> Exchange:
         self.prompts.append(prompt)
         if self.error:
             raise self.error
@@ -41,4 +40,4 @@ class Script:
             text = f"```python\n{SQUARE}\n```"
         else:
             text = "".join(f"<{tag}>{value}</{tag}>" for tag, value in TAGS.items())
-        return replace(LLMReply(text, "", "stop", 10, 5, 0.5, 0.0), **self.fields)
+        return replace(Exchange(prompt, text, "stop", 10, 5, 0.5, 0.0), **self.fields)

@@ -83,9 +83,6 @@ def test_an_instruction_is_found_by_operator_and_domain_and_wrong_files_refused(
     assert (enhance("AnswerGenerate", "math"), enhance("AnswerGenerate", "qa")) == ("Check each step.", "")
     for nothing in (None, empty):
         assert load_enhancer(WorkflowConfig(enhancer=nothing))("Custom", "math") == ""
-    only = WorkflowConfig(enhancer=path, enhanced_operators=("Review",))
-    assert load_enhancer(only).as_json() == {"Review": {"math": "Two."}}
-    path = tmp_path / "enhancer.yaml"
     for text, message in (
         ("Magic:\n  math: x", "unknown operator 'Magic'"),
         ("Custom:\n  maths: x", "Custom.maths.*: Input should be 'math', 'code' or 'qa'"),
@@ -99,6 +96,3 @@ def test_an_instruction_is_found_by_operator_and_domain_and_wrong_files_refused(
             load_enhancer(WorkflowConfig(enhancer=path))
     with pytest.raises(ConfigError, match=r"none\.yaml cannot be read"):
         load_enhancer(WorkflowConfig(enhancer=Path("none.yaml")))
-    path.write_text("Custom: {}", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"workflow\.enhanced_operators: unknown operator 'Magic'"):
-        load_enhancer(WorkflowConfig(enhancer=path, enhanced_operators=("Magic",)))

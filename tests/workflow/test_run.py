@@ -11,11 +11,9 @@ from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import PromptTooLong, ProviderError
-from llm_as_judge.llm.client import LLMReply
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
-from llm_as_judge.types import Execution
-from llm_as_judge.workflow.budget import Budget
-from llm_as_judge.workflow.run import WorkflowRunner
+from llm_as_judge.types import Exchange, Execution
+from llm_as_judge.workflow.run import Budget, WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 #: Every named shape, for the code domain if it is about code.
@@ -91,10 +89,10 @@ def test_each_request_has_its_own_seed_whatever_the_timing(run: Run) -> None:
         asked: list[tuple[str, int | None]] = []
 
         class Seeded:
-            async def chat(self, prompt: str, *, seed: int | None = None, **options: Any) -> LLMReply:
+            async def chat(self, prompt: str, *, seed: int | None = None, **options: Any) -> Exchange:
                 asked.append((prompt, seed))
                 await asyncio.sleep(0.05 if slow and slow in prompt else 0)
-                return LLMReply(f"<answer>{prompt[-9:]}</answer>", "", "stop", 10, 5, 0.5, 0.1)
+                return Exchange(prompt, f"<answer>{prompt[-9:]}</answer>", "stop", 10, 5, 0.5, 0.1)
 
         execution = run(CHAINS, llm=Seeded(), seed=seed)
         assert (execution.outcome, len(asked)) == ("finished", 6)
@@ -140,14 +138,14 @@ class Greedy:
         self.left, self.money = tokens, cost
         self.limits: list[int | None] = []
 
-    async def chat(self, prompt: str, *, max_tokens: int | None = None, **options: Any) -> LLMReply:
+    async def chat(self, prompt: str, *, max_tokens: int | None = None, **options: Any) -> Exchange:
         self.limits.append(max_tokens)
         sent, back = len(prompt.encode()), max_tokens or 100
         cost = (sent * 2 + back * 8) / 1e6
         self.left, self.money = self.left - sent - back, self.money - cost
         assert self.left >= 0 and self.money >= 0
         await asyncio.sleep(0.01)
-        return LLMReply("<answer>1</answer><solution_letter>A</solution_letter>", "", "stop", sent, back, cost, 0.0)
+        return Exchange(prompt, "<answer>1</answer><solution_letter>A</solution_letter>", "stop", sent, back, cost, 0.0)
 
 
 def test_calls_and_the_worst_case_of_each_have_a_budget_that_nothing_evades(run: Run) -> None:
@@ -171,15 +169,15 @@ def test_calls_and_the_worst_case_of_each_have_a_budget_that_nothing_evades(run:
 
 
 def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
-    budget = Budget(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=100))
+    budget = Budget(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=800))
     for _ in range(30):
-        with budget.call("x" * 100, 800) as call:
+        with budget.call("x" * 100) as call:
             call.tokens = 10
-    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700, None):
+    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700):
         pass
-    with pytest.raises(ProviderError), budget.call("x", None):
+    with pytest.raises(ProviderError), budget.call("x"):
         raise ProviderError("down")
-    with budget.call("x" * 100, 800) as last:
+    with budget.call("x" * 100) as last:
         assert last.reply_tokens == 1000 - 300 - 164
 
 

@@ -108,8 +108,8 @@ class ExperienceBuffer:
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def top_k(self, text: str, domain: Domain, *, problem_id: str = "") -> list[Experience]:
-        """The ``config.top_k`` experiences on the most similar problems, by cosine, each with a similarity of at least
-        ``config.min_similarity``; the better reward comes first among equals.
+        """The ``config.top_k`` experiences on the most similar problems, by cosine; the better reward comes first
+        among equals.
 
         One per problem, and never one of the problem asked for, by id or by text.
         """
@@ -122,7 +122,6 @@ class ExperienceBuffer:
             return []
         question, *vectors = self._embedded([text, *(e.problem_text for e in best.values())])
         scored = [(float(question @ vector), e) for vector, e in zip(vectors, best.values(), strict=True)]
-        scored = [(similarity, e) for similarity, e in scored if similarity >= self.config.min_similarity]
         scored.sort(key=lambda pair: (-round(pair[0], 6), -pair[1].reward, -pair[1].step))
         return [e for _, e in scored[: self.config.top_k]]
 
