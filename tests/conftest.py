@@ -14,6 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from filelock import FileLock
 from helpers.benchmarks import benchmark
 from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
@@ -85,11 +86,22 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address() -> Iterator[str]:
-    """URL of an embedded server, shared by all tests."""
-    address = f"http://127.0.0.1:{free_port()}/v1"
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this session share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def address(shared: Path) -> Iterator[str]:
+    """URL of an embedded server, shared by all tests; it ends with the last process that uses it."""
     from llm_as_judge.embedded.supervise import EmbeddedServer
 
+    port = shared / "port"
+    with FileLock(f"{port}.lock"):
+        if not port.exists():
+            port.write_text(str(free_port()))
+    address = f"http://127.0.0.1:{port.read_text()}/v1"
     server = EmbeddedServer(address)
     asyncio.run(server.__aenter__())
     yield address
@@ -104,15 +116,17 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def finished_run(address: str, tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+def finished_run(address: str, shared: Path) -> FinishedRun:
     """A real ``llm-as-judge train`` of two steps, through the command line."""
     from llm_as_judge.commands.app import main
 
-    folder, printed = tmp_path_factory.mktemp("finished_run"), io.StringIO()
-    run = FinishedRun(folder, address, "")
-    with contextlib.redirect_stdout(printed):
-        assert main(["train", *run.options]) == 0
-    return FinishedRun(folder, address, printed.getvalue())
+    folder, printed, out = shared / "finished_run", shared / "printed", io.StringIO()
+    with FileLock(f"{printed}.lock"):
+        if not printed.exists():
+            with contextlib.redirect_stdout(out):
+                assert main(["train", *FinishedRun(folder, address, "").options]) == 0
+            printed.write_text(out.getvalue())
+    return FinishedRun(folder, address, printed.read_text())
 
 
 @pytest.fixture(params=["invented", "published"])

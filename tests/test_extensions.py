@@ -192,6 +192,11 @@ def test_each_extension_takes_at_most_two_files_and_works(here: Path) -> None:
     Path("w.py").write_text(SINGLE_CALL.replace("operator.Custom", "operator.Translate"))
     riddles = (f'{{"riddle": "What has {n} keys but opens no door?", "solution": "a piano"}}\n' for n in range(12))
     Path("riddles.jsonl").write_text("".join(riddles))
-    for name, extension in EXTENSIONS.items():
-        done = program(sys.executable, "-c", USE + extension.use, PYTHONPATH=here)
-        assert done.returncode == 0, f"{name}: {done.stderr}"
+    uses = {name: USE + extension.use for name, extension in EXTENSIONS.items()}
+    done = program(
+        sys.executable,
+        "-c",
+        f"for name, use in {uses}.items(): exec(compile(use, name, 'exec'), {{}})",
+        PYTHONPATH=here,
+    )
+    assert done.returncode == 0, done.stderr

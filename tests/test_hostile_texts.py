@@ -4,8 +4,6 @@
 only what the user or this package wrote.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json
@@ -38,7 +36,6 @@ from llm_as_judge.operators.catalog import OPERATORS, type_word
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
-from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
 from llm_as_judge.types import (
@@ -59,8 +56,6 @@ from llm_as_judge.workflow.structure import normalise_code, shape
 
 PACKAGE = Path(__file__).parents[1] / "llm_as_judge"
 MEGABYTES = 12
-#: A message of the sandbox may have 4 MB, for which Python's UTF-8 decoder alone reserves 16 MB.
-MORE_MEGABYTES = {"frames": 32}
 #: For 50,000 characters. Reading takes 0.05 s on a quiet core; anything quadratic takes many seconds.
 CPU_SECONDS = 0.2
 
@@ -172,17 +167,6 @@ def compare_calls(text: str) -> None:
     assert RewardFunction(RewardConfig())(done.problem, done.completion, run, done.verdict).terms["repetition"] == 5.0
 
 
-def receive(text: str) -> None:
-    text = text if text.isascii() else text[: len(text) // 4]  # a message is counted in bytes
-    for head, tail in (("", ""), ('{"call": "', '"}')):
-        decoder = frames.Decoder(4_000_000)
-        decoder.feed(frames.HEADER.pack(len(text.encode("utf-8", "replace")) + len(head + tail)))
-        for part in (head, text, tail):
-            decoder.feed(part.encode("utf-8", "replace"))
-        with suppress(frames.FrameError):
-            frames.size(decoder.next(10_000))
-
-
 def read_response(text: str) -> None:
     from llm_as_judge.config.endpoints import ServerConfig
     from llm_as_judge.llm.transport import Transport, Unreadable, _cause, _text, model_names
@@ -217,16 +201,15 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "reward of arguments": (2_000_000, compare_calls),
     "log": (KEPT, lambda text: encoded(record_of(0, 0, rollout(text)))),
     "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),
-    "frames": (3_999_000, receive),
     "endpoint": (1_000_000, read_response),
 }
 
-#: Modules that parse, match or decode only texts of the user or of this package.
+#: Modules that parse, match or decode only texts of the user or of this package; ``sandbox/test_frames`` is for frames.
 OWN_TEXTS = re.compile(
     r"config/.*|data/.*|commands/.*|assembly/.*|policy/.*|integrations/.*|embedded/.*|views/.*|(files|events|errors)\.py"
     r"|evaluation/(analysis|summary)\.py|rl/(buffer|checkpoint|pipeline)\.py|judging/calibration\.py|llm/protocol\.py"
     r"|workflow/(contract|source)\.py|sandbox/(split_plan|code_verdict)\.py"
-    r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/(?!frames).*"
+    r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/.*"
 )
 
 
@@ -271,7 +254,7 @@ def test_no_text_takes_much_time_or_memory(monkeypatch: pytest.MonkeyPatch) -> N
             run(reader, text)
             megabytes = tracemalloc.get_traced_memory()[1] / 2**20
             tracemalloc.stop()
-            if spent[text] > allowed or megabytes > MORE_MEGABYTES.get(name, MEGABYTES):
+            if spent[text] > allowed or megabytes > MEGABYTES:
                 wrong.append((name, text[:20], text[size // 2 :][:10], f"{spent[text]:.2f} s, {megabytes:.0f} MB"))
     assert not wrong, "\n".join(map(str, wrong))
 

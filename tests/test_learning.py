@@ -72,8 +72,3 @@ async def test_every_kind_of_one_domain_finds_its_own_draft(tmp_path: Path) -> N
 async def test_without_the_problems_text_only_the_domain_is_learned(tmp_path: Path) -> None:
     found = await learned(tmp_path, "show_problem=false")
     assert sum(found.values()) / len(found) < 0.6, found
-
-
-async def test_with_shuffled_rewards_nothing_is(tmp_path: Path) -> None:
-    found = await learned(tmp_path, "shuffle_rewards=true")
-    assert sum(found.values()) / len(found) < 0.4, found

@@ -251,13 +251,9 @@ def test_training_stops_whole_and_continues_with_space(
 
     (disk / "filler").unlink()
     cli(*command)
-    log = read_events(places["logs"] / "nano/grpo_mixed.jsonl")
+    log = list(read_events(places["logs"] / "nano/grpo_mixed.jsonl"))
     results = json.loads((places["results"] / "training/nano/grpo_mixed.json").read_text())
     assert results["steps"] == 3 and {1, 2} <= {event["step"] for event in log if event["kind"] == "step"}
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
-    kept = [
-        json.loads(line)
-        for path in (places["buffer"] / "nano/grpo_mixed").glob("*_top_samples.jsonl")
-        for line in path.open()
-    ]
-    assert {entry["step"] for entry in kept} == {1, 2, 3}
+    kept = [json.loads(line) for path in places["buffer"].rglob("*_top_samples.jsonl") for line in path.open()]
+    assert {entry["step"] for entry in kept} == {event["step"] for event in log if event.get("correct")}

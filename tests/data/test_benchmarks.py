@@ -22,7 +22,9 @@ from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.reading import files_in, read
 from llm_as_judge.errors import DataError
+from llm_as_judge.judging.judge import Judge
 from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.types import Problem, Verdict
 
 #: Dataset, file, least number of published records and golds, number of invented records and golds.
 FILES = (
@@ -152,10 +154,24 @@ def check(path: Path, dataset: Dataset) -> GoldReport:
     return asyncio.run(run())
 
 
+#: Problems whose solutions return objects of their own classes, so that their tests cannot be split from them.
+WEAK = {"mbpp/mbpp.jsonl": {"mbpp/367", "mbpp/601", "mbpp/927"}}
+
+
 @pytest.mark.slow
-def test_every_published_gold_is_judged_correct() -> None:
+def test_every_published_gold_is_judged_correct_and_only_few_weakly(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged, weak = Judge.verdict, set[str]()
+
+    async def noted(self: Judge, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        verdict = await judged(self, problem, answer, cut_off)
+        weak.update([problem.question.id] if "(weak: " in verdict.reason else [])
+        return verdict
+
+    monkeypatch.setattr(Judge, "verdict", noted)
     for name, file, records, golds, _, _ in FILES:
+        weak.clear()
         report = check(benchmark(file), DATASETS[name])
+        assert weak == WEAK.get(file, set()), file
         assert report.records >= records and report.golds >= golds, file  # a whole benchmark has more than the samples
         assert not report.failures, file
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from helpers.workflows import workflow
 from llm_as_judge.commands.app import main
 
 
@@ -33,12 +34,4 @@ class CommandLine:
         return self.err
 
 
-SINGLE_CALL = """class Workflow:
-    def __init__(self, name, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.custom = operator.Custom(self.llm)
-
-    async def __call__(self, problem):
-        result = await self.custom(input=problem, instruction="")
-        return result['response'], 0.0
-"""
+SINGLE_CALL = workflow()

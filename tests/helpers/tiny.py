@@ -249,3 +249,9 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
 def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
     """Whether all tensors have the same bits."""
     return all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def alike(clean: Trainer, resumed: Trainer) -> bool:
+    """Whether weights, buffer and sampler are the same."""
+    states = [[part and part.state_dict() for part in (t.parts.buffer, t.parts.sampler)] for t in (clean, resumed)]
+    return equal(weights(clean), weights(resumed)) and states[0] == states[1]

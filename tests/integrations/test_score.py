@@ -5,6 +5,7 @@ import json
 import pickle
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,7 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads
     settings = config()
     (row,) = training_rows(settings, 1)
     executor.tell(problem_of(row))
-    scorer = Scorer(settings)
-    try:
+    with closing(Scorer(settings)) as scorer:
         right, wrong, invalid, cut = await asyncio.gather(
             scorer.score(row, text("program")), scorer.score(row, text("direct")), scorer.score(row, "import os"),
             scorer.score(row, text("program"), finish_reason="length"),
@@ -48,8 +48,6 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads
         assert fault.reward.total is None and fault.verdict.correct is None and "500" in reason_of(fault)
         executor.down = False
         assert (await scorer.score(row, text("program"))).reward == right.reward
-    finally:
-        scorer.close()
 
 
 async def test_the_score_equals_that_of_training(executor: Knowing, config: Loads) -> None:
@@ -58,13 +56,10 @@ async def test_the_score_equals_that_of_training(executor: Knowing, config: Load
     executor.tell(problem)
     async with open_services(settings) as services:
         own = await roll_out(problem, Completion(text("program"), (), (), (), "stop"), services.training)
-    scorer = Scorer(settings)
-    try:
+    with closing(Scorer(settings)) as scorer:
         scored = await scorer.score(to_record(problem), text("program"))
         assert (scored.reward, scored.verdict) == (own.reward, own.verdict)
         assert scored.execution.answer == own.execution.answer and scored.execution.tokens == own.execution.tokens
-    finally:
-        scorer.close()
 
 
 def test_any_thread_and_loop_may_score_and_services_open_once(
@@ -78,7 +73,7 @@ def test_any_thread_and_loop_may_score_and_services_open_once(
         executor.tell(problem_of(row))
     scorer = Scorer(settings)
     found: list[Rollout] = []
-    try:
+    with closing(scorer):
         threads = [
             threading.Thread(target=lambda row=row: found.append(asyncio.run(scorer.score(row, text("program")))))
             for row in rows
@@ -90,8 +85,6 @@ def test_any_thread_and_loop_may_score_and_services_open_once(
         assert [rollout.verdict.correct for rollout in found] == [True] * 3 and len(opened) == 1
         copy = pickle.loads(pickle.dumps(scorer))
         assert copy.config == settings
-    finally:
-        scorer.close()
 
 
 def test_rows_are_in_the_order_of_training_and_read_back_unchanged(config: Loads) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -74,10 +75,8 @@ def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, c
         means.append(sum(value or 0 for value in found) / len(found))
         return found if plugged else [1.0] * len(found)
 
-    try:
+    with closing(reward.scorer):
         log = trained(settings, watched, rows)
-    finally:
-        reward.scorer.close()
     assert [entry["workflow/unscored"] for entry in log] == [0.0] * STEPS
     assert 0 < log[0]["workflow/efficiency"] <= 10
     if plugged:
@@ -116,7 +115,7 @@ async def test_a_batch_from_trl(executor: Knowing, config: Loads, caplog: pytest
         "completion_ids": [[5] * 7, [5] * 7 + [reward._eos], [5] * 8], "log_metric": logged.__setitem__,
         "log_extra": logged.__setitem__,
     }  # fmt: skip
-    try:
+    with closing(reward.scorer):
         with pytest.raises(ConfigError, match="record"):
             await reward(**batch)
         batch["record"] = list(rows["record"]) * 3
@@ -132,5 +131,3 @@ async def test_a_batch_from_trl(executor: Knowing, config: Loads, caplog: pytest
         for _ in range(2):
             await reward(**batch | {"completion_ids": [[5] * 8] * 3})
         assert len(caplog.messages) == 1 and "all 3 completions" in caplog.text and "load_tokenizer" in caplog.text
-    finally:
-        reward.scorer.close()

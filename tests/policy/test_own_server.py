@@ -14,11 +14,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-import torch
 from helpers.finished import EMBEDDED, run_settings
 from helpers.processes import free_port
 from helpers.processes import running as alive
-from helpers.vllm import PYTHON, needs_vllm
+from helpers.vllm import PYTHON, QUIET, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.config.endpoints import EngineConfig
@@ -27,10 +26,8 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.transport import Transport
-from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command, environment
-from llm_as_judge.types import Question
 
 #: Answers every GET request; starts a child that would outlive it, and writes process ids to the file $NOTES.
 STAND_IN = f"""#!{sys.executable}
@@ -141,7 +138,7 @@ def test_a_server_that_does_not_start_is_an_error_with_the_end_of_its_log(tmp_pa
 @pytest.mark.gpu
 @needs_vllm[1]
 def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    for name, value in {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_CPU_KVCACHE_SPACE": "1"}.items():
+    for name, value in QUIET.items():
         monkeypatch.setenv(name, value)
     address = f"http://127.0.0.1:{free_port()}/v1"
     engine = {"generation.engine": "vllm", "engine.python": PYTHON, "device": device, "dtype": "float32"}
@@ -154,11 +151,6 @@ def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: p
     log = (tmp_path / "logs/nano/policy_server.log").read_text(errors="replace")
     assert "/v1/load_lora_adapter" in log
     author = load_author(config)
-    (group,) = author.write([Question("q", "What is 2 + 3?", "math")], 4)
-    with torch.no_grad():
-        scores = author.policy.logprobs(group, Sampling(config.generation.eval_temperature))
-    sampled = torch.tensor([p for completion in group for p in completion.logprobs])
-    assert float((scores.logprobs[scores.mask].cpu() - sampled).abs().max()) < 2e-3
     assert isinstance(author.engine, VLLMEngine)
     own = author.engine._own
     assert own is not None

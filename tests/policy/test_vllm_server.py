@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.vllm import START_S, Server, needs_vllm
+from test_local_engine import flat, worst_difference
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.config.endpoints import EngineConfig
@@ -15,7 +16,6 @@ from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
-from llm_as_judge.types import Completion
 
 ROOT = Path(__file__).parents[2]
 pytestmark = needs_vllm
@@ -49,17 +49,6 @@ def prompts(policy: Policy) -> list[list[int]]:
     return [[int(i) for i in policy.tokenizer(system + text).input_ids] for text in ("What is 2 + 3?", "Who wrote it?")]
 
 
-def worst(policy: Policy, groups: list[list[Completion]], sampling: Sampling) -> float:
-    completions = [c for g in groups for c in g]
-    with torch.no_grad():
-        scores = policy.logprobs(completions, sampling)
-    sampled = [torch.tensor(c.logprobs) for c in completions]
-    return max(
-        float((row[mask] - own).abs().max())
-        for row, mask, own in zip(scores.logprobs, scores.mask, sampled, strict=True)
-    )
-
-
 def test_each_version_samples_with_its_own_weights(server: Server, policy: Policy, tmp_path: Path) -> None:
     engine = VLLMEngine(EngineConfig(base_url=server.url), "nano", tmp_path, policy.tokenizer)
     assert "nano" in engine.check()
@@ -69,14 +58,14 @@ def test_each_version_samples_with_its_own_weights(server: Server, policy: Polic
         perturb(policy, version)
         engine.sync(policy, version)
         (name,) = (p.name for p in tmp_path.iterdir())
-        assert name.startswith(f"policy-v{version}-") and server.models() == {"nano", name}
+        assert name.startswith(f"policy-v{version}-") and set(engine.check()) == {"nano", name}
         groups = engine.generate(prompts(policy), 4, sampling=sampling, max_new_tokens=24, seed=5)
         assert [len(g) for g in groups] == [4, 4] and {c.policy_version for g in groups for c in g} == {version}
         # The server's log-probs are those of the sampling distribution, and equal the trainer's.
-        assert worst(policy, groups, sampling) < 2e-3
+        assert worst_difference(policy, flat(groups), sampling) < 2e-3
         seen.append(groups)
     assert seen[0] != seen[1] != seen[2]
-    assert worst(policy, seen[0], sampling) > 2e-2  # older weights differ
+    assert worst_difference(policy, flat(seen[0]), sampling) > 2e-2  # older weights differ
 
 
 def test_greedy_tokens_equal_the_local_engines(server: Server, policy: Policy, tmp_path: Path) -> None:
@@ -97,5 +86,5 @@ def test_a_restart_is_survived_and_the_adapter_loaded_again(server: Server, poli
     server.stop()
     threading.Timer(1.0, server.start).start()
     groups = engine.generate(prompts(policy), 2, max_new_tokens=16)  # waits for the server
-    assert server.models() == {"nano", *(p.name for p in tmp_path.iterdir())}
-    assert worst(policy, groups, Sampling()) < 2e-3
+    assert set(engine.check()) == {"nano", *(p.name for p in tmp_path.iterdir())}
+    assert worst_difference(policy, flat(groups), Sampling()) < 2e-3

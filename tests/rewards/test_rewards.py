@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.workflows import workflow
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -32,14 +33,7 @@ from llm_as_judge.types import (
 )
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
-WORKFLOW = """class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.answer_generate = operator.AnswerGenerate(self.llm)
-
-    async def __call__(self, problem: str):
-        return (await self.answer_generate(input=problem))['answer'], 0.0
-"""
+WORKFLOW = workflow()
 UNUSED = Finding("W205", "self.review (Review) is built but never used", 5, fatal=False)
 UNFINISHED = ("invalid", "raised", "timeout", "memory", "output_limit", "budget")
 

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from helpers.workflows import workflow
 from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.rl.buffer import Experience, ExperienceBuffer
 
-CODE = """class Workflow:
-    def __init__(self, name, llm_config, dataset):
-        self.a = operator.{0}(self.llm)
-    async def __call__(self, problem):
-        return (await self.a(problem))["{0}"]
-"""
+
+def code(operator: str = "Custom") -> str:
+    return workflow("return (await self.a(problem))['response']", init=f"self.a = operator.{operator}(self.llm)")
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -26,9 +24,7 @@ def letters(texts: Sequence[str]) -> NDArray[np.float32]:
     return counts / np.linalg.norm(counts, axis=1, keepdims=True).clip(1e-9)
 
 
-def experience(
-    id_: str = "p", reward: float = 9.0, text: str = "a", workflow: str = CODE.format("Custom")
-) -> Experience:
+def experience(id_: str = "p", reward: float = 9.0, text: str = "a", workflow: str = code()) -> Experience:
     return Experience(id_, text, workflow, reward, "math", 1)
 
 
@@ -42,7 +38,7 @@ def test_only_good_rewards_are_kept_and_copies_once_with_the_best() -> None:
     assert b.add(experience(reward=8.0)) and len(b) == 1
     b = buffer()
     b.add(experience(reward=8.5))
-    layout = CODE.format("Custom").replace("(self.llm)", "( self.llm )  # comment") + "\n\n"
+    layout = code().replace("(self.llm)", "( self.llm )  # comment") + "\n\n"
     assert not b.add(experience(reward=8.4, workflow=layout))
     assert b.add(experience("another id", reward=9.5, text=" A ", workflow=layout))
     assert [e.reward for e in b.entries("math")] == [9.5]
@@ -55,16 +51,16 @@ def test_only_good_rewards_are_kept_and_copies_once_with_the_best() -> None:
 def test_a_full_domain_drops_its_worst_and_the_most_similar_come_first() -> None:
     b = buffer(buffer_size=2)
     for id_, reward, operator in (("1", 8.2, "Custom"), ("2", 9.0, "Review")):
-        b.add(experience(id_, reward, workflow=CODE.format(operator)))
-    assert not b.add(experience("3", 8.1, workflow=CODE.format("Format")))
-    assert b.add(experience("4", 8.3, workflow=CODE.format("Format")))
+        b.add(experience(id_, reward, workflow=code(operator)))
+    assert not b.add(experience("3", 8.1, workflow=code("Format")))
+    assert b.add(experience("4", 8.3, workflow=code("Format")))
     assert {e.problem_id for e in b.entries("math")} == {"2", "4"}
     assert b.add(replace(experience("5", 8.1), domain="qa"))
     b = buffer(buffer_size=4)
     for i in range(6):
         b.add(experience(str(i), 9.0 + i / 10, f"a {i}"))
     assert [e.problem_id for e in b.entries("math")] == ["4", "5"]
-    assert b.add(experience("p", 8.0, workflow=CODE.format("Programmer"))) and len(b) == 3
+    assert b.add(experience("p", 8.0, workflow=code("Programmer"))) and len(b) == 3
     b = buffer()
     b.add(experience("near", 8.1, "aab"))
     b.add(experience("same-direction", 8.2, "aaab aaab"))

@@ -117,20 +117,6 @@ def settings(address: str, folder: Path) -> list[str]:
     return run_settings(folder, address, **small, **less)
 
 
-def children(parent: int) -> dict[int, int]:
-    """Process ids of torchrun's children by rank."""
-    found = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            lines = (folder / "environ").read_bytes().split(b"\0")
-            variables = dict(line.split(b"=", 1) for line in lines if b"=" in line)
-            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                found[int(variables[b"RANK"])] = int(folder.name)
-        except (OSError, KeyError):
-            continue
-    return found
-
-
 @pytest.mark.slow
 async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes(address: str, tmp_path: Path) -> None:
     checkpoints = tmp_path / "checkpoints/nano/grpo_mixed"
@@ -141,7 +127,9 @@ async def test_train_under_torchrun_ends_if_a_rank_dies_and_one_process_resumes(
     while not (checkpoints / "step_2").exists():
         assert not output.done(), output.result()[1].decode()
         await asyncio.sleep(0.1)
-    os.kill(children(both.pid)[1], signal.SIGKILL)
+    children = subprocess.check_output(["pgrep", "-P", str(both.pid)], text=True).split()
+    (rank_1,) = (pid for pid in children if b"RANK=1" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+    os.kill(int(rank_1), signal.SIGKILL)
     printed, errors = (text.decode() for text in await asyncio.wait_for(output, 60))
     assert both.returncode == 1
     assert [len(re.findall(rf"step +{n}/\d+ ", printed)) for n in (1, 2)] == [1, 1], "only rank 0 prints"

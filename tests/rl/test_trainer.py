@@ -16,7 +16,7 @@ import msgspec
 import pytest
 import torch
 from helpers import tiny
-from helpers.tiny import EOS, LUCKY, Events, Judges, ListBuffer, LuckyJudge, Runs, bandit_trainer, equal, weights
+from helpers.tiny import EOS, LUCKY, Events, Judges, ListBuffer, LuckyJudge, Runs, alike, bandit_trainer, equal, weights
 
 from llm_as_judge.errors import DataError, InfrastructureError, ProviderError
 from llm_as_judge.events import StepReport
@@ -41,15 +41,14 @@ async def test_it_learns_a_bandit_and_with_shuffled_rewards_it_does_not(tmp_path
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("options", [{}, {"ppo_epochs": 2, "beta": 0.05, "warmup_steps": 3}])
-async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any], device: str) -> None:
+async def test_resuming_is_bit_exact(tmp_path: Path, device: str) -> None:
     reports: dict[str, list[StepReport]] = {"straight": [], "parts": []}
 
     def trainer(name: str) -> Trainer:
         torch.manual_seed(0)
         policy = tiny.tiny_policy(rank=8, lora_dropout=0.1, device=device)  # dropout uses torch's generator
-        settings = {"policy": policy, "buffer": ListBuffer(), "save_every": 1, "reports": reports[name]}
-        return bandit_trainer(tmp_path / name, **settings, **options)
+        settings = {"buffer": ListBuffer(), "save_every": 1, "ppo_epochs": 2, "beta": 0.05, "warmup_steps": 3}
+        return bandit_trainer(tmp_path / name, policy=policy, reports=reports[name], **settings)
 
     straight = trainer("straight")
     await straight.train(4)
@@ -62,13 +61,10 @@ async def test_resuming_is_bit_exact(tmp_path: Path, options: dict[str, Any], de
         gaps = [(a - b).abs().flatten() for a, b in zip(weights(straight), weights(resumed), strict=True)]
         assert float(torch.cat(gaps).mean()) < 1e-4 and [r.step for r in reports["parts"]] == [1, 2, 3, 4]
         return
-    assert equal(weights(straight), weights(resumed))
+    assert alike(straight, resumed)
     untimed = dict.fromkeys(("time", "device_busy", "executor_slots", "slot_wait_s"), 0.0)
     strip = [[msgspec.structs.replace(r, **untimed, seconds={}) for r in rs] for rs in reports.values()]
     assert repr(strip[0]) == repr(strip[1])  # as text, because NaN is not equal to NaN
-    assert straight.parts.buffer is not None and resumed.parts.buffer is not None
-    assert straight.parts.buffer.state_dict() == resumed.parts.buffer.state_dict()
-    assert straight.parts.sampler.state_dict() == resumed.parts.sampler.state_dict()
     saved = torch.load(tmp_path / "straight/step_4/state.pt")["random_states"]
     assert torch.equal(torch.get_rng_state(), saved["torch"])
     moments = [t.updater.optimizer.state_dict()["state"] for t in (straight, resumed)]
@@ -115,7 +111,7 @@ def test_a_second_ctrl_c_while_saving_loses_nothing(tmp_path: Path) -> None:
     resumed.resume(tmp_path / "step_2")
     for trainer in (clean, resumed):
         asyncio.run(trainer.train(3 - trainer.step))
-    assert equal(weights(clean), weights(resumed))
+    assert alike(clean, resumed)
 
 
 async def test_no_valid_workflow_or_a_collapse_stops_the_run(tmp_path: Path) -> None:
@@ -200,6 +196,7 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     assert len({e["prompt"] for e in rollouts}) == 4
     step = events.of("step")[0]
     assert step["accuracy"] == sum(e["correct"] for e in rollouts) / 24 == report.accuracy
+    assert step["truncated"] == sum(e["finish_reason"] == "length" for e in rollouts) / 24 > 0
     assert step["kl"] is None  # not measured is null, not NaN
     assert set(step["seconds"]) == {"prompt", "sync", "generate", "execute", "update"}
     assert step["domain_accuracy"].keys() == {"math", "qa"}

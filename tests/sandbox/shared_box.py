@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from helpers import workflows
+
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.sandbox.host import CodeResult, CodeVerdict, Sandbox
 
@@ -33,6 +35,14 @@ class SharedBox:
 
         return self.wait(judge())
 
+    def others(
+        self, pairs: Iterable[tuple[str, str]], passed: bool, mode: str = "split", weak: bool = False
+    ) -> list[tuple[tuple[str, str], CodeVerdict]]:
+        """The pairs with another verdict, and that verdict."""
+        pairs = list(pairs)
+        found = zip(pairs, self.verdicts(pairs), strict=True)
+        return [(pair, v) for pair, v in found if (v.passed, v.mode, v.weak) != (passed, mode, weak)]
+
 
 @contextmanager
 def shared_box(**settings: Any) -> Iterator[SharedBox]:
@@ -53,13 +63,6 @@ def in_sandbox(work: Callable[[Sandbox], Awaitable[T]], *, max_code_runs: int | 
     return asyncio.run(main())
 
 
-def workflow(
-    *body: str, parameters: str = "self, problem", init: str = "self.custom = operator.Custom(self.llm)"
-) -> str:
-    """A workflow whose ``__call__`` has these lines, from line 7 on."""
-    head = (
-        "import asyncio, json, os, socket, struct, time\nclass Workflow:\n"
-        "    def __init__(self, name, llm_config, dataset):\n        self.llm = create_llm_instance(llm_config)\n"
-        f"        {init}\n    async def __call__({parameters}):\n"
-    )
-    return head + "\n".join(f"        {line}" for line in body)
+def workflow(*body: str, **more: str) -> str:
+    """A workflow whose ``__call__`` has these lines, from line 8 on."""
+    return workflows.workflow("\n".join(body), before="import asyncio, json, os, socket, struct, time", **more)

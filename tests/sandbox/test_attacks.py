@@ -77,7 +77,6 @@ def test_every_attack_is_blocked(mode: str, user: str) -> None:
     # no-open is for kernels without Landlock
     found = attacked(mode, user, without=confine.LANDLOCK if mode == "no-open" else 0)
     assert set(found) == {*LAYERED, *LIMITED, *PROTOCOL, "the next run"}
-    assert len(found) >= 40
     through = {name: breaches for name, breaches in found.items() if breaches}
     assert not through
 

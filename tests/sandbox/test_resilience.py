@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import pytest
 from helpers.processes import processes, program, running
+from shared_box import in_sandbox
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError
@@ -44,14 +45,9 @@ def descriptors() -> int:
 
 def clean(work: Callable[[Sandbox], Awaitable[T]], max_code_runs: int | None = None, **settings: Any) -> T:
     """``work`` in a sandbox; fails if it leaves anything behind, skips if mode ``full`` does not work here."""
-
-    async def main() -> T:
-        async with Sandbox(SandboxConfig.model_validate(settings), max_code_runs=max_code_runs) as sandbox:
-            return await work(sandbox)
-
     before, open_before = left_behind(), descriptors()
     try:
-        result = asyncio.run(main())
+        result = in_sandbox(work, max_code_runs=max_code_runs, **settings)
     except ConfigError as error:
         if settings.get("mode") == "full":
             pytest.skip(str(error))

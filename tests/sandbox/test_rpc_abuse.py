@@ -113,7 +113,6 @@ def test_abuse_stays_in_bounds_and_does_not_disturb_other_runs(monkeypatch: pyte
 
     found, after = in_sandbox(work, **LIMITS)
     results = dict(zip(ABUSES, found, strict=True))
-    assert len(ABUSES) >= 16
     wrong = []
     for name, (_, outcome, most) in ABUSES.items():
         host = hosts[name]

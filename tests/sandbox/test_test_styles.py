@@ -139,35 +139,26 @@ def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
 
 
 def test_asserts_whose_failure_is_not_seen_are_found_with_the_line(box: SharedBox) -> None:
-    wrong = []
-    for tests, line in UNSEEN.items():
-        found = box.wait(vacuous(box.sandbox, f"assert f(2) == 4\n{tests}", "f"))
-        wrong += [(tests, found)] if (found.line if found else 0) != line else []
-    assert not wrong
+    found = {tests: box.wait(vacuous(box.sandbox, f"assert f(2) == 4\n{tests}", "f")) for tests in UNSEEN}
+    assert {tests: one.line if one else 0 for tests, one in found.items()} == UNSEEN
 
 
 def test_work_in_place_is_judged_and_weak_unless_the_argument_must_stay(box: SharedBox) -> None:
-    wrong = []
-    for tests in (
+    ways = (
         "f(x)\nassert x == [1, 2, 3]", "assert f(x) is None\nassert x == [1, 2, 3]",
         "assert f(x) is None and x == [1, 2, 3]", "r = f(x)\nassert x == [1, 2, 3]\nassert r is None",
         "assert (f(x), x) == (None, [1, 2, 3])", "f(x=x)\nassert x == [1, 2, 3]",
         "f(x)\nassert x[0] == 1 and len(x) == 3", "f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))",
         "y = sorted(x)\nf(x)\nassert x == y", "def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]",
         "def run(v): return f(v)\ng = lambda v: run(v)\ng(x)\nassert x == [1, 2, 3]",
-    ):  # fmt: skip
-        tests = f"x = [3, 1, 2]\n{tests}"
-        right = box.verdict(SORTS, tests)
-        if (right.passed, right.mode, right.weak) != (True, "split", True):
-            wrong.append((tests, right))
-        for solution in (SORTED, "def f(x): x.reverse()"):
-            if box.verdict(solution, tests).passed:
-                wrong.append((tests, solution))
-    assert not wrong
-    tests = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
-    right = box.verdict(SORTED, tests)
-    assert (right.passed, right.weak) == (True, False)
-    assert not box.verdict("def f(x):\n    x.sort()\n    return x", tests).passed
+    )  # fmt: skip
+    tests = [f"x = [3, 1, 2]\n{way}" for way in ways]
+    assert not box.others([(SORTS, each) for each in tests], passed=True, weak=True)
+    wrong = [(solution, each) for solution in (SORTED, "def f(x): x.reverse()") for each in tests]
+    assert not [pair for pair, v in zip(wrong, box.verdicts(wrong), strict=True) if v.passed]
+    stays = "x = [3, 1, 2]\nassert f(x) == [1, 2, 3]\nassert x == [3, 1, 2]"
+    assert not box.others([(SORTED, stays)], passed=True)
+    assert not box.verdict("def f(x):\n    x.sort()\n    return x", stays).passed
 
 
 def test_no_way_of_calling_the_function_hides_that_a_verdict_is_weak(box: SharedBox) -> None:

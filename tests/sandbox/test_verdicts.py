@@ -1,18 +1,10 @@
 """Verdicts: no forgery passes, right solutions do, tests that cannot be split are marked weak."""
 
-import asyncio
-
 import pytest
 from forgeries import ENDS_EARLY, KNOWN, OWN
-from helpers.benchmarks import benchmark
-from shared_box import SharedBox, in_sandbox
+from shared_box import SharedBox
 
-from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.problems import read_problems
-from llm_as_judge.data.reading import read
 from llm_as_judge.errors import DataError
-from llm_as_judge.sandbox.host import CodeVerdict, Sandbox
-from llm_as_judge.types import Problem
 
 CHECK = """
 def check(candidate):
@@ -27,13 +19,7 @@ CATCH = "try:\n    f(1)\nexcept"
 FORGERIES = {**KNOWN, **ENDS_EARLY, **OWN}
 
 
-def expect_split_passes(box: SharedBox, pairs: list[tuple[str, str]]) -> None:
-    verdicts = zip(pairs, box.verdicts(pairs), strict=True)
-    assert not [(pair, v) for pair, v in verdicts if (v.passed, v.mode, v.weak) != (True, "split", False)]
-
-
 def test_no_forgery_passes_and_no_expected_value_is_seen(box: SharedBox) -> None:
-    assert len(FORGERIES) >= 30
     named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
     verdicts = zip(named, box.verdicts((solution, tests) for _, solution, tests in named), strict=True)
     assert not [case for case, v in verdicts if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
@@ -68,21 +54,15 @@ time.sleep(2)
 
 
 def test_neither_changed_arguments_nor_an_error_of_the_solution_pass(box: SharedBox) -> None:
-    wrong = []
-    for tests in (
+    changed = (
         "x = [3, 1, 2]\nassert f(x) == sorted(x)", "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
         "x = [3, 1, 2]\nassert f(x=x) == sorted(x)", "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
         "def check(candidate):\n    for x in [[3, 1, 2]]:\n        assert candidate(x) == sorted(x)",
         "def same(a, b): assert a == b\nx = [3, 1, 2]\nsame(f(x), sorted(x))",
-    ):  # fmt: skip
-        for solution in (SPEAKS_ITSELF, CLEARS):
-            found = box.verdict(solution, tests)
-            if (found.passed, found.mode, found.weak) != (False, "split", False):
-                wrong.append((tests, solution, found))
-        right = box.verdict("def f(x): return sorted(x)", tests)
-        if not right.passed or right.weak:
-            wrong.append((tests, "right", right))
-    assert not wrong
+    )  # fmt: skip
+    forged = [(solution, tests) for solution in (SPEAKS_ITSELF, CLEARS) for tests in changed]
+    assert not box.others(forged, passed=False)
+    assert not box.others([("def f(x): return sorted(x)", tests) for tests in changed], passed=True)
     pairs = []
     for error in ("StopIteration", "StopAsyncIteration", "GeneratorExit", "type('S', (StopIteration,), {})"):
         for tests in ("assert all(map(f, [1, 2]))", "for y in map(f, [1, 2]): assert y == 5"):
@@ -92,7 +72,7 @@ def test_neither_changed_arguments_nor_an_error_of_the_solution_pass(box: Shared
 
 
 def test_right_solutions_pass_with_their_prelude_and_wrong_ones_fail(box: SharedBox) -> None:
-    expect_split_passes(box, [(SQUARE, CHECK), (SQUARE, ASSERTS)])
+    assert not box.others([(SQUARE, CHECK), (SQUARE, ASSERTS)], passed=True)
     for solution, outcome in (
         ("def f(x): return x + 2", "raised"),
         ("def f(x):\n    while True: pass", "timeout"),
@@ -110,8 +90,7 @@ def test_right_solutions_pass_with_their_prelude_and_wrong_ones_fail(box: Shared
 
 def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
     fibonacci = "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b"
-    expect_split_passes(
-        box,
+    assert not box.others(
         [
             (fibonacci, "import itertools\nassert list(itertools.islice(f(), 8)) == [0, 1, 1, 2, 3, 5, 8, 13]"),
             (fibonacci, "assert next(x for x in f() if x > 10**50) > 10**50"),
@@ -125,6 +104,7 @@ def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
             ("def f():\n    yield from ((n, [n]) for n in range(3))", "assert dict(f()) == {0: [0], 1: [1], 2: [2]}"),
             ("def f(): return (x for x in [1])", "import types\nassert isinstance(f(), types.GeneratorType)"),
         ],
+        passed=True,
     )  # fmt: skip
     solution = SPEAKS_ITSELF.replace('"value": []', '"value": {"t": "stream", "v": 0}, "items": []')
     found = box.verdict(solution, "assert list(f(1)) == []")
@@ -141,9 +121,9 @@ def test_a_value_is_the_same_on_both_sides_and_ordinary_tests_are_split(box: Sha
         "__import__('collections').deque([1, 2])", "{1: 2}.keys()", "{1: 2}.items()",
     ]  # fmt: skip
     tests = "v = {}\nassert f(v) == v\nassert isinstance(f(v), type(v))"
-    expect_split_passes(box, [("def f(x): return x", tests.replace("{}", value, 1)) for value in values])
-    expect_split_passes(
-        box,
+    pairs = [("def f(x): return x", tests.replace("{}", value, 1)) for value in values]
+    assert not box.others(pairs, passed=True)
+    assert not box.others(
         [
             ("def f(x):\n    yield from range(x)", "assert list(f(3)) == [0, 1, 2]\nassert next(f(3)) == 0"),
             ("import collections\ndef f(x): return collections.Counter(x)", "assert f('aab') == {'a': 2, 'b': 1}"),
@@ -158,6 +138,7 @@ def test_a_value_is_the_same_on_both_sides_and_ordinary_tests_are_split(box: Sha
             ("def f(x): return x / 3", "import math\nassert math.isclose(f(1), 1 / 3)"),
             ("def f(x): return x", "m = f('ab')\nassert m.count('a') == 1\nassert f('ab')[0].upper() == 'A'"),
         ],
+        passed=True,
     )  # fmt: skip
 
 
@@ -201,27 +182,3 @@ def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
             box.verdict("def f(x): return x", tests)
     with pytest.raises(DataError, match="no tests for 'f'"):
         box.verdict("def f(x): return x", "  ")
-
-
-@pytest.mark.slow
-def test_published_solutions_pass_and_only_few_verdicts_are_weak() -> None:
-    for file, count, weak in (
-        ("humaneval/HumanEval.jsonl.gz", 164, set()),
-        ("mbpp/mbpp.jsonl", 974, {"mbpp/367", "mbpp/601", "mbpp/927"}),  # objects of the solution's own classes
-        ("mbpp/sanitized-mbpp.json", 427, set()),
-    ):
-        path, golds = benchmark(file), DATASETS[file.partition("/")[0]].golds
-        solutions = [golds(record)[0] for _, record in read(path) if not isinstance(record, DataError)]
-        pairs = list(zip(read_problems(path), solutions, strict=True))
-
-        async def judge(sandbox: Sandbox, pairs: list[tuple[Problem, str]] = pairs) -> list[CodeVerdict]:
-            runs = (
-                sandbox.verdict(s, p.reference.tests, p.question.entry_point or "", prelude=p.reference.prelude)
-                for p, s in pairs
-            )
-            return await asyncio.gather(*runs)
-
-        verdicts = in_sandbox(judge, cpu_seconds=30, wall_seconds=90)
-        assert len(verdicts) == count
-        assert not [p.question.id for (p, _), v in zip(pairs, verdicts, strict=True) if not v.passed]
-        assert {p.question.id for (p, _), v in zip(pairs, verdicts, strict=True) if v.weak} == weak

@@ -92,11 +92,11 @@ def test_a_returned_value_becomes_the_answer_and_the_entry_point_is_given(run: R
     }.items():
         result = run(workflow(f"return {value}"))
         assert result.outcome == "raised" and error in result.error and result.answer is None
-    for parameters in ("self, problem, entry_point", "self, question, *, entry_point", "self, p, e"):
-        name = "e" if parameters.endswith(" e") else "entry_point"
-        assert run(workflow(f"return {name}", parameters=parameters), entry_point="f").answer == "f"
+    takes = "async def __call__(self, {}, {})".format
+    for problem, name in (("problem", "entry_point"), ("question, *", "entry_point"), ("p", "e")):
+        assert run(workflow(f"return {name}", call=takes(problem, name)), entry_point="f").answer == "f"
     assert run(workflow("return 'x'"), entry_point="f").answer == "x"
-    missing = run(workflow("return 'x'", parameters="self, problem, entry_point"))
+    missing = run(workflow("return 'x'", call=takes("problem", "entry_point")))
     assert missing.outcome == "raised" and "wants an entry_point" in missing.error
 
 
@@ -110,7 +110,7 @@ def test_misbehaviour_is_an_outcome(run: Run) -> None:
         ("await self.custom('a', 'b', 'c')", "raised", "takes 2 positional arguments but 3 were given"),
         ("operator.Nothing(self.llm)", "raised", "has no attribute 'Nothing'"),
         ("await self.llm('hello')", "raised", "use an operator"),
-        ("return undefined", "raised", "NameError: name 'undefined' is not defined (line 7)"),
+        ("return undefined", "raised", "NameError: name 'undefined' is not defined (line 8)"),
     ):
         limits = {"cpu_seconds": 1, "wall_seconds": 1.5} if outcome == "timeout" else {}
         result = run(workflow(body), **limits)

@@ -32,7 +32,7 @@ def box(wait: Wait) -> Iterator[Sandbox]:
 
 @pytest.fixture(scope="session")
 def run(wait: Wait, box: Sandbox) -> Run:
-    """Runs a workflow's text; ``settings`` are fields of the ``workflow`` section."""
+    """Runs a workflow's text, without lint if it is not ``linted``; ``settings`` are of the ``workflow`` section."""
 
     def run_text(
         source: str,
@@ -43,10 +43,13 @@ def run(wait: Wait, box: Sandbox) -> Run:
         enhance: Callable[[str, str], str] = no_enhancement,
         prompt: str = "",
         seed: int | None = None,
+        linted: bool = True,
         **settings: Any,
     ) -> Execution:
         config, executor = WorkflowConfig(**settings), executor or EndpointConfig()
         runner = WorkflowRunner(llm or Script(), box, config, executor, enhance).beside(prompt)
+        if not linted:
+            runner._lint = lambda *given: ()  # type: ignore[assignment]
         execution: Execution = wait(runner.run(source, question, seed))
         return execution
 

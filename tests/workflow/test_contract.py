@@ -6,6 +6,7 @@ whatever lint reports.
 import re
 from dataclasses import dataclass, replace
 
+from helpers.workflows import workflow
 from running import CODE, QUESTION, Run
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -18,26 +19,14 @@ from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import Example
 
+ANSWER = "self.answer = operator.AnswerGenerate(self.llm)\n"
+
 
 def text(
-    body: str = "r = await self.answer(input=problem)\nreturn r['answer'], 0.0",
-    *,
-    init: str = "pass",
-    parameters: str = ", name, llm_config, dataset",
-    call: str = "async def __call__(self, problem)",
-    before: str = "",
-    more: str = "",
+    body: str = "r = await self.answer(input=problem)\nreturn r['answer'], 0.0", init: str = "", **more: str
 ) -> str:
-    """A workflow; ``body`` is of ``__call__``, ``more`` is further code of the class."""
-
-    def block(lines: str, indent: int = 8) -> str:
-        return "\n".join(" " * indent + line for line in lines.splitlines())
-
-    first = "self.llm = create_llm_instance()\nself.answer = operator.AnswerGenerate(self.llm)"
-    return (
-        f"{before}\nclass Workflow:\n    def __init__(self{parameters}):\n{block(first)}\n{block(init)}\n"
-        f"{block(more, 4)}\n    {call}:\n{block(body)}\n"
-    )
+    """A workflow whose ``__init__`` builds ``self.answer``, then ``init``."""
+    return workflow(body, init=ANSWER + init, **more)
 
 
 @dataclass(frozen=True)
@@ -51,6 +40,16 @@ class Claim:
 
 ASK = "r = await self.answer(input=problem)\n"
 TWICE = "a, b = await asyncio.gather(self.answer(input=problem), self.answer(input=problem))\nreturn a['answer'] or b['answer']"
+CHOOSE = "s = await self.ensemble({}, problem)\nreturn s['response']"
+OTHERS = "self.custom = operator.Custom(self.llm)\nself.ensemble = operator.ScEnsemble(self.llm)"
+CODED = "c = await self.code(problem=problem, entry_point={}, instruction='')\nreturn c['response'], 0.0"
+CODE_GENERATE = "self.code = operator.CustomCodeGenerate(self.llm)"
+#: Errors although they run, because the calls or the form are not what was meant.
+HARMLESS = (
+    text("self.answer(input=problem)\nreturn 'x'"),
+    text("return f'{self.answer(input=problem)}'"),
+    text("return problem", call="def __call__(self, problem)"),
+)
 CLAIMS = (
     Claim(
         "Reply with one ```python block",
@@ -70,12 +69,12 @@ CLAIMS = (
             ("W108", text(before="import os")),
             ("W108", text(before="import subprocess")),
             ("W108", text(before="from urllib import request")),
-            ("W210", text(ASK + "return r['answer'] or p.STEPS", before="import workspace.X.workflows.round_1.prompt as p")),
+            ("W210", text(ASK + "return p.STEPS + r['answer']", before="import workspace.X.workflows.round_1.prompt as p")),
         ),
     ),
     Claim(
         "Build operators of the list only",
-        (text("r = await self.c(input=problem, instruction='')\nreturn r['response']", init="self.c = operator.Custom(self.llm)").replace("        self.answer = operator.AnswerGenerate(self.llm)\n", ""),),
+        (workflow(),),
         (
             ("W201", text(init="self.s = operator.Solver(self.llm)")),
             ("W205", text(init="self.c = operator.Custom(self.llm)")),
@@ -89,17 +88,24 @@ CLAIMS = (
         ),
         (
             ("W204", text("r = self.answer(input=problem)\nreturn r['answer']")),
-            ("W204", text("self.answer(input=problem)\nreturn 'x'")),
+            *(("W204", source) for source in HARMLESS[:2]),
+            ("W204", text("r = await self.custom(self.answer(input=problem), '')\nreturn r['response']", OTHERS)),
         ),
     ),
     Claim(
         "Give a call every argument",
         (
             text("r = await self.answer(problem)\nreturn r['answer']"),
-            text("p = await self.p(problem=problem)\nq = await self.p(problem, analysis='multiply')\nreturn p['output'] or q['output']", init="self.p = operator.Programmer(self.llm)").replace("        self.answer = operator.AnswerGenerate(self.llm)\n", ""),
+            workflow("p = await self.p(problem=problem)\nq = await self.p(problem, analysis='multiply')\nreturn p['output'] or q['output']", init="self.p = operator.Programmer(self.llm)"),
         ),
         (
             ("W203", text("r = await self.answer()\nreturn r['answer']")),
+            ("W203", workflow("r = await self.custom(input=problem)\nreturn r['response']")),
+            ("W203", workflow("r = await self.custom(problem, input=problem)\nreturn r['response']")),
+            ("W203", text(ASK + CHOOSE.format("r['answer']"), OTHERS)),
+            ("W203", text(ASK + CHOOSE.format("[r, r]"), OTHERS)),
+            ("W203", text("rs = [await self.answer(input=problem) for _ in range(3)]\n" + CHOOSE.format("rs"), OTHERS)),
+            ("W203", text(f"rs = []\nfor _ in range(2):\n    {ASK}    rs.append(r)\n" + CHOOSE.format("rs"), OTHERS)),
             ("W203", text("r = await self.answer(input=problem, instruction='')\nreturn r['answer']")),
             ("W203", text(ASK + "return r['answer']", init="self.answer = operator.AnswerGenerate(self.llm, votes=3)")),
         ),
@@ -114,6 +120,8 @@ CLAIMS = (
             ("W211", text(ASK + "return problem + r")),
             ("W207", text(ASK + "return r['response']")),
             ("W207", text(ASK + "return r.answer")),
+            ("W207", text("return (await self.answer(input=problem))['response']")),
+            ("W207", text(ASK + "return ' '.join([each['answer'] for each in r])")),
         ),
     ),
     Claim(
@@ -134,9 +142,11 @@ CLAIMS = (
         (
             text(ASK.replace("problem", "q") + "return r['answer']", call="async def __call__(self, q: str) -> tuple"),
             text(call="async def __call__(self, problem, entry_point=None)"),
+            workflow(CODED.format("kwargs.get('entry_point', 'solve')"), init=CODE_GENERATE, call="async def __call__(self, problem: str, **kwargs)"),
+            workflow("if entry_point is None:\n    return problem, 0.0\n" + CODED.format("entry_point"), init=CODE_GENERATE, call="async def __call__(self, problem: str, entry_point: Optional[str] = None) -> Tuple[str, float]", before="from typing import Optional, Tuple"),
         ),
         (
-            ("W104", text("return problem", call="def __call__(self, problem)")),
+            ("W104", HARMLESS[2]),
             ("W104", text(call="async def solve(self, problem)")),
             ("W105", text("return 'x'", call="async def __call__(self)")),
             ("W105", text(call="async def __call__(self, problem, entry_point, tests)")),
@@ -153,6 +163,9 @@ CLAIMS = (
             ("W202", text(ASK + "s = await self.review(problem=problem, solution=r['answer'])\nreturn s['feedback']")),
             ("W301", text(ASK + "if r['answer']:\n    x = r['answer']\nreturn x")),
             ("W301", text(ASK + "for x in problem.split():\n    r['answer'] += x\nreturn x")),
+            ("W301", text(f"try:\n    {ASK}except Exception:\n    pass\nreturn r['answer']")),
+            ("W301", text("while True:\n    if problem:\n        break\n    x = 'a'\nreturn x")),
+            ("W301", text("match problem:\n    case 'a':\n        x = 'a'\nreturn x")),
             ("W303", text(ASK + "return clean(r['answer'])")),
             ("W303", text(TWICE)),
         ),
@@ -162,12 +175,14 @@ CLAIMS = (
         (
             text(ASK + "return r['answer']"),
             text(ASK + "if r['parse_ok']:\n    return r['answer'], 0.0\nreturn r['thought'], 0.0"),
+            text(ASK + "return int(r['answer']) if r['answer'].isdigit() else r['answer']"),
         ),
         (
             ("W304", text(ASK)),
             ("W304", text(ASK + "if r['answer']:\n    return r['answer']")),
             ("W304", text("for w in problem.split():\n    r = await self.answer(input=w)\n    if r['answer']:\n        return w")),
             ("W304", text(ASK + "return None")),
+            ("W304", text("return")),
             ("W401", text(ASK + "return [r['answer']]")),
             ("W401", text(ASK + "return r, 0.0")),
             ("W401", text(ASK + "return {'answer': r['answer']}")),
@@ -194,12 +209,14 @@ def test_every_rule_is_claimed_and_whatever_lint_reports_some_rule_forbids() -> 
 
 
 def test_what_a_rule_allows_runs_and_what_it_forbids_is_found(run: Run) -> None:
-    runs = [(source, run(source)) for claim in CLAIMS for source in claim.allows]
+    allowed = [source for claim in CLAIMS for source in claim.allows]
+    runs = [(source, run(source, CODE if "entry_point" in source else QUESTION)) for source in allowed]
     assert not [pair for pair in runs if (pair[1].outcome, pair[1].error, pair[1].findings) != ("finished", "", ())]
     wrong = []
     for code, source in [pair for claim in CLAIMS for pair in claim.forbids]:
-        found = [f.code for f in lint(source, entry_point="f" if code == "W107" else None)]
-        if code not in found:
+        found = {f.code for f in lint(source, entry_point="f" if code == "W107" else None)}
+        failed = run(source, linted=False).outcome == "raised" or not CODES[code][1]
+        if not {code} <= found <= {code, "W205"} or failed is (source in HARMLESS):
             wrong.append((code, found, source))
     assert not wrong
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.workflows import workflow
 from running import Run, Script
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -65,15 +66,10 @@ class Bare(Translate):
 
 number = 3
 '''
-WORKFLOW = """class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.translate = operator.Translate(self.llm, polite=True)
-
-    async def __call__(self, problem: str):
-        result = await self.translate(problem, ['French'], tone='warm')
-        return result['translation'], 0.0
-"""
+WORKFLOW = workflow(
+    "result = await self.translate(problem, ['French'], tone='warm')\nreturn result['translation'], 0.0",
+    init="self.translate = operator.Translate(self.llm, polite=True)",
+)
 QUESTION = Question("q", "Good day", "qa")
 
 

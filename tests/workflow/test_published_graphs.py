@@ -1,20 +1,14 @@
 """Workflows as AFlow, its descendants and capable models write them: they run as they stand, or lint has an error."""
 
-from __future__ import annotations
-
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from running import CODE, QUESTION, SQUARE, Run, Script, Wait
+from helpers.workflows import workflow
+from running import CODE, QUESTION, SQUARE, Run, Script
 
-from llm_as_judge.config.schema import WorkflowConfig
-from llm_as_judge.errors import WorkflowError
 from llm_as_judge.operators import published
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.sandbox.guest import aflow
-from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 from llm_as_judge.workflow.structure import shape
@@ -23,43 +17,38 @@ GRAPHS = Path(__file__).parent / "graphs"
 FOLDERS = GRAPHS / "folders"
 
 
-def graph(body: str, *, imports: str = "", init: str = "", prompt: str = "") -> WorkflowSource:
-    indent = "\n        "
-    text = (
-        "import workspace.X.workflows.template.operator as operator\n"
-        "from scripts.async_llm import create_llm_instance\n"
-        f"{imports}\n\n\nclass Workflow:\n    def __init__(self, name, llm_config, dataset):\n"
-        "        self.llm = create_llm_instance(llm_config)\n"
-        "        self.custom = operator.Custom(self.llm)\n"
-        f"        {indent.join(init.splitlines())}\n\n"
-        f"    async def __call__(self, problem: str):\n        {indent.join(body.splitlines())}\n"
+def graph(body: str, *, imports: str = "", prompt: str = "", **more: str) -> WorkflowSource:
+    own = (
+        "import workspace.X.workflows.template.operator as operator\nfrom scripts.async_llm import create_llm_instance"
     )
-    return WorkflowSource(Path("graph.py"), text, prompt)
+    return WorkflowSource(Path("graph.py"), workflow(body, before=f"{own}\n{imports}", **more), prompt)
 
 
-def fatal(workflow: WorkflowSource) -> set[str]:
-    return {f.code for f in lint(workflow.text, prompt=workflow.prompt) if f.fatal}
+def fatal(source: WorkflowSource) -> set[str]:
+    return {f.code for f in lint(source.text, prompt=source.prompt) if f.fatal}
 
 
-def test_published_graphs_run_unchanged(run: Run) -> None:
+def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
     wrong = []
-    for path in [*FOLDERS.iterdir(), *GRAPHS.glob("*.py")]:
-        workflow = read_workflow(path)
-        is_code = "entry_point" in workflow.text
-        execution = run(workflow.text, CODE if is_code else QUESTION, prompt=workflow.prompt)
+    for path in [*FOLDERS.iterdir(), *GRAPHS.glob("*.py"), *GRAPHS.glob("styles/*.py")]:
+        source = read_workflow(path)
+        is_code = "entry_point" in source.text
+        execution = run(source.text, CODE if is_code else QUESTION, prompt=source.prompt)
+        clean = (execution.outcome, execution.error, execution.findings) == ("finished", "", ())
         answered = (SQUARE if is_code else "42") in (execution.answer or "")
-        if (execution.outcome, execution.error) != ("finished", "") or fatal(workflow) or not answered:
-            wrong.append((path.name, execution))
+        in_shape = {call.name for call in execution.calls} <= set(re.findall(r"[A-Z]\w+", shape(source.text)))
+        if not (clean and answered and in_shape and execution.calls):
+            wrong.append((path.name, shape(source.text), execution))
     assert not wrong
 
 
 def test_prompts_and_shorter_forms_reach_the_executor(run: Run) -> None:
-    llm, workflow = Script(), read_workflow(FOLDERS / "metagpt_gsm8k")
-    run(workflow.text, llm=llm, prompt=workflow.prompt)
+    llm, source = Script(), read_workflow(FOLDERS / "metagpt_gsm8k")
+    run(source.text, llm=llm, prompt=source.prompt)
     assert sum("Work in small steps. Set {braces} aside." in prompt for prompt in llm.prompts) == 3
     llm = Script("<answer>41</answer>", "<answer>42</answer>", "<solution_letter>B</solution_letter>")
-    workflow = read_workflow(FOLDERS / "drop_ensemble")
-    execution = run(workflow.text, llm=llm, prompt=workflow.prompt)
+    source = read_workflow(FOLDERS / "drop_ensemble")
+    execution = run(source.text, llm=llm, prompt=source.prompt)
     assert QUESTION.text in llm.prompts[-1] and execution.answer == "42"
     assert execution.calls[-1].arguments == {"solutions": ["41", "42"], "problem": QUESTION.text}
 
@@ -91,7 +80,6 @@ def test_calls_results_and_costs_of_other_versions_work(run: Run) -> None:
 IMPORT = "import workspace.X.workflows.round_1.prompt as prompt_custom"
 USE = "r = await self.custom(input=problem, instruction=prompt_custom.ASK)\nreturn r['response']"
 BROKEN = {
-    "no prompt.py": ("W210", graph(USE, imports=IMPORT)),
     "no such prompt": ("W210", graph(USE, imports=IMPORT, prompt="OTHER = ''")),
     "no such prompt by name": (
         "W210",
@@ -101,38 +89,24 @@ BROKEN = {
     "an unknown helper": ("W109", graph("return problem", imports="from scripts.evaluator import Score")),
     "an unknown module": ("W109", graph("return problem", imports="from scripts.memory import Store")),
     "an unknown operator": ("W201", graph("return problem", imports="from scripts.operators import Solve")),
-    "an operator of their own": ("W201", graph("return problem", init="self.x = operator.SelfAsk(self.llm)")),
-    "an option of their own": ("W203", graph("r = await self.custom(problem, '', role='x')\nreturn r['response']")),
-    "not awaited": ("W204", graph("r = self.custom(problem, '')\nreturn r['response']")),
     "an attribute of an operator": ("W202", graph("r = await self.custom.ask(problem)\nreturn r")),
     "a string as a result": ("W207", graph("r = (await self.custom(problem, ''))['response']\nreturn r['response']")),
     "the letters of a reply as results": (
         "W207",
         graph("r = await self.custom(problem, '')\nreturn ' '.join(x['answer'] for x in r['response'])"),
     ),
-    "a result joined to text": ("W211", graph("r = await self.custom(problem, '')\nreturn 'So: ' + r")),
+    "a class of their own": ("W303", graph("return problem", imports="class Flow(BaseWorkflow):\n    pass")),
     "a file of their own": ("W303", graph("return problem", imports="HERE = __file__")),
-    "a class of another name": ("W102", replace(graph("return problem"), text="class SolveGraph:\n    pass\n")),
 }
 
 
-def test_what_cannot_run_has_an_error_and_does_fail(run: Run, wait: Wait, box: Sandbox) -> None:
-    """The second is shown in the sandbox alone, without lint before it."""
-
-    async def call(operator: str, init: object, arguments: dict[str, str]) -> dict[str, str]:
-        if arguments.keys() != {"input", "instruction"}:
-            raise WorkflowError("wrong arguments")
-        return {"response": "42"}
-
+def test_what_cannot_run_has_an_error_and_does_fail(run: Run) -> None:
+    """Besides what ``test_contract.py`` forbids."""
     wrong = []
-    for name, (code, workflow) in BROKEN.items():
-        operators = {"Custom": OperatorParameters(("input", "instruction"))}
-        given: dict[str, Any] = {"problem": "P", "entry_point": None, "call_operator": call, "config": WorkflowConfig()}
-        failed = wait(box.run_workflow(workflow.text, operators=operators, prompt=workflow.prompt, **given))
-        if fatal(workflow) != {code} or run(workflow.text, prompt=workflow.prompt).outcome != "invalid":
-            wrong.append((name, fatal(workflow)))
-        elif failed.outcome != "raised":
-            wrong.append((name, failed))
+    for name, (code, source) in BROKEN.items():
+        failed = run(source.text, prompt=source.prompt, linted=False)
+        if fatal(source) != {code} or failed.outcome != "raised":
+            wrong.append((name, fatal(source), failed))
     assert not wrong
 
 
@@ -148,12 +122,15 @@ RIGHT = {
     ),
     "a broken prompt.py that nothing imports": graph("return problem", prompt="ASK = '''\n"),
     "statements outside the class": graph("return A(2)", imports="A = lambda b: str(b)\nC = [x for x in 'ab' if x]"),
+    "an import that may fail": graph(
+        "return f'{numpy}'", imports="try:\n    import numpy\nexcept ImportError:\n    numpy = None"
+    ),
     "an operator's name": graph("return f'{self.custom.name} {problem}'"),
 }
 
 
 def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) -> None:
-    runs = {name: run(workflow.text, prompt=workflow.prompt) for name, workflow in RIGHT.items()}
+    runs = {name: run(source.text, prompt=source.prompt) for name, source in RIGHT.items()}
     assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
     wrong = []
     for module in ("numpy", "requests.operator", "openai", "own.prompt", "metagpt.roles", "llm_as_judge.llm.client"):
@@ -175,30 +152,6 @@ def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> Non
         assert all(other not in keys and own in keys for other, own in published.spellings(name).items())
 
 
-STYLES = sorted((Path(__file__).parent / "graphs/styles").glob("*.py"))
-
-
-def test_each_style_is_clean_runs_and_has_the_shape_of_its_calls(run: Run) -> None:
-    wrong = []
-    for path in STYLES:
-        source, is_code = path.read_text(encoding="utf-8"), path.stem.startswith("code_")
-        execution = run(source, CODE if is_code else QUESTION)
-        clean = (execution.outcome, execution.error, execution.findings) == ("finished", "", ())
-        answered = (SQUARE if is_code else "42") in (execution.answer or "")
-        in_shape = {call.name for call in execution.calls} <= set(re.findall(r"[A-Z]\w+", shape(source)))
-        if not (clean and answered and in_shape and execution.calls):
-            wrong.append((path.stem, execution))
-    assert STYLES and not wrong
-
-
-CONSTRUCTOR = """class Workflow:
-    def __init__(self{parameters}):
-        {body}
-
-    async def __call__(self, problem):
-        custom = operator.Custom(create_llm_instance())
-        return (await custom(problem, ''))['response']
-"""
 GIVEN = [
     "", ", name, llm_config, dataset", ", name: str, llm_config: dict, dataset: str = 'x'", ", a, b, c",
     ", llm", ", llm_config", ", config", ", model", ", llm, name", ", name, llm", ", llm_config, dataset",
@@ -219,29 +172,18 @@ VALUES = {
 }
 
 
-def hidden(source: str) -> str:
-    """The same workflow as a base class, into which lint does not look."""
-    return source.replace("class Workflow:", "class Base:") + "\n\nclass Workflow(Base):\n    pass\n"
+def constructed(parameters: str, check: str) -> str:
+    return workflow(parameters=parameters, init=f"self.custom = operator.Custom(self.llm)\n{check}")
 
 
 def test_a_constructor_gets_what_its_parameters_name_and_may_not_ask_for_more(run: Run) -> None:
     wrong = []
     for parameters, check in [*((p, "True") for p in GIVEN), *VALUES.items()]:
-        execution = run(CONSTRUCTOR.format(parameters=parameters, body=f"assert {check}, locals()"))
+        execution = run(constructed(parameters, f"assert {check}, locals()"))
         if (execution.outcome, execution.error, execution.findings) != ("finished", "", ()):
             wrong.append((parameters, execution))
     assert not wrong
     for parameters in NOT_GIVEN:
-        source = CONSTRUCTOR.format(parameters=parameters, body="pass")
-        refused, failed = run(source), run(hidden(source))
+        refused, failed = (run(constructed(parameters, "pass"), linted=linted) for linted in (True, False))
         assert [f.code for f in refused.findings] == ["W106"], parameters
         assert "Workflow.__init__ asks for" in failed.error, parameters
-
-
-def test_an_import_of_what_the_sandbox_lacks_is_refused_unless_it_may_fail(run: Run) -> None:
-    source = CONSTRUCTOR.format(parameters="", body="pass")
-    assert [f.code for f in run(f"import numpy\n{source}").findings] == ["W109"]
-    execution = run(f"try:\n    import numpy\nexcept ImportError:\n    numpy = None\n{source}")
-    assert (execution.outcome, [f.code for f in execution.findings]) == ("finished", ["W108"])
-    undefined = source.replace("class Workflow:", "class Workflow(BaseWorkflow):")
-    assert [f.code for f in run(undefined).findings] == ["W303"]
