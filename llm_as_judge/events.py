@@ -7,7 +7,7 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
@@ -19,11 +19,7 @@ _LONGEST = 1e9  # seconds of a call or a rollout
 
 
 class Event(msgspec.Struct, kw_only=True, frozen=True, tag_field="kind"):
-    time: float = 0.0  # Unix seconds; set by ``EventLog``
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.time <= _LATEST:
-            raise ValueError(f"time {self.time:g} is out of range")
+    time: Annotated[float, msgspec.Meta(ge=0, le=_LATEST)] = 0.0  # Unix seconds; set by ``EventLog``
 
 
 class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
@@ -48,6 +44,12 @@ class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
         """A setting as text; empty if the log does not contain it."""
         values = self.settings.get(section)
         return str(values.get(name, "")) if isinstance(values, Mapping) else ""
+
+    @property
+    def models(self) -> tuple[str, str, str]:
+        """Names of policy, executor and judge."""
+        executor, judge = (self.setting(role, "model") or role for role in ("executor", "judge"))
+        return self.setting("model", "model_name") or "policy", executor, judge
 
 
 class LayersEvent(Event, kw_only=True, frozen=True, tag="layers"):
@@ -101,7 +103,6 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     reference: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         exchanges = [*self.judged, *(exchange for call in self.calls for exchange in call.exchanges)]
         durations = (self.seconds, *(call.seconds for call in self.calls), *(one.seconds for one in exchanges))
         if not all(0 <= seconds <= _LONGEST for seconds in durations):
@@ -160,7 +161,7 @@ class UsageEvent(Event, kw_only=True, frozen=True, tag="usage"):
     """Requests to each model, by role, since the start of the session."""
 
     step: int = 0
-    models: Mapping[str, Any]
+    models: Mapping[str, Mapping[str, int | float]]
 
 
 class EvalEvent(Event, kw_only=True, frozen=True, tag="eval"):

@@ -4,10 +4,12 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from llm_as_judge.errors import DataError
 
@@ -52,8 +54,17 @@ def sha256_of(path: Path) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically. Raises ``ValueError`` for NaN, which is not valid JSON."""
-    write_whole(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    """Write ``value`` as indented JSON, atomically."""
+    write_whole(path, json_text(value, 2) + "\n")
+
+
+def json_text(value: Any, indent: int = 0) -> str:
+    """Plain data, dataclasses and paths as JSON, by default on one line; NaN becomes null."""
+
+    def plain(value: Any) -> Any:
+        return dict(value) if isinstance(value, Mapping) else float(value) if isinstance(value, float) else str(value)
+
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=plain), indent=indent).decode()
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -55,11 +55,13 @@ class FinishedStep:
     prompts: Mapping[str, PromptEvent]  # by problem
     system: str
 
-
-class _Usage(msgspec.Struct):
-    """Counts that a usage event needs."""
-
-    models: dict[str, dict[str, int | float]]
+    def members(self) -> Iterator[tuple[RolloutEvent, int, PromptEvent]]:
+        """Each rollout with its number in its group and its prompt, without text if the log lacks it."""
+        numbers = Counter[str]()
+        for rollout in self.rollouts:
+            numbers[rollout.problem] += 1
+            missing = PromptEvent(problem=rollout.problem, user="", question=rollout.problem)
+            yield rollout, numbers[rollout.problem], self.prompts.get(rollout.problem, missing)
 
 
 class EventLog:
@@ -145,10 +147,9 @@ class LogReader:
 
     def _start(self) -> None:
         self.run = RunEvent()
-        self.run_ids: set[str] = set()
         self._reports: dict[int, StepReport] = {}
         self._evals: dict[int, EvalEvent] = {}
-        self._usage: list[Mapping[str, Any]] = []  # of each session
+        self._usage: list[Mapping[str, Mapping[str, float]]] = []  # of each session
         self._spans: list[list[float]] = []  # start and last event of each session
         self._prompts: dict[str, PromptEvent] = {}
         self._pending: list[RolloutEvent] = []
@@ -214,8 +215,6 @@ class LogReader:
         try:
             fields = msgspec.json.decode(line)
             if kind in _KINDS:
-                if kind == "usage":
-                    msgspec.convert(fields, _Usage)
                 nan = kind in ("step", "eval")  # their numbers may be NaN, which is null in JSON
                 return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])
             if isinstance(fields, dict) and "kind" in fields:
@@ -233,7 +232,6 @@ class LogReader:
         match event:
             case RunEvent():
                 self.run = event
-                self.run_ids.add(event.id)
                 self._spans.append([event.time, event.time])
                 self._usage.append({})
                 self._pending.clear()
@@ -252,20 +250,6 @@ class LogReader:
                 self._prompts[event.problem] = event
                 if len(self._prompts) > _PROMPTS:
                     del self._prompts[next(iter(self._prompts))]
-
-
-def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The raw JSON objects of a log, oldest first, for scripts and tests; unreadable lines are skipped."""
-    if not Path(path).exists():
-        return
-    with open(path, "rb") as file:
-        for line in file:
-            try:
-                event = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                continue
-            if isinstance(event, dict) and "kind" in event:
-                yield event
 
 
 def is_log(path: Path) -> bool:

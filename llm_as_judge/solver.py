@@ -6,7 +6,6 @@ async with Solver("config/training.yaml") as solver:
 """
 
 import asyncio
-import dataclasses
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,13 +19,10 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.rollout import Runner, extract_code
 from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Question
-from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import SHAPES, workflow
-from llm_as_judge.workflow.source import initialise_unbound
 
 #: Maximum number of questions per call of the policy.
 _BATCH = 16
@@ -52,7 +48,6 @@ class Solution:
     checkpoint: Path | None
     workflow: str
     execution: Execution
-    repaired: bool
     fallback: bool  # the workflow failed, and the executor answered directly
     prompt_tokens: int = 0  # of the policy
     completion_tokens: int = 0
@@ -77,12 +72,11 @@ class Solution:
             "answer": execution.answer,
             "outcome": execution.outcome,
             "error": execution.error,
-            "repaired": self.repaired,
             "fallback": self.fallback,
             "executor_tokens": execution.tokens,
             "cost": execution.cost,
             "workflow": self.workflow,
-            "trace": [dataclasses.asdict(call) for call in execution.calls],
+            "trace": execution.calls,
         }
 
 
@@ -90,7 +84,7 @@ class Solution:
 class _Request:
     question: Question
     draw: Draw
-    written: Completion | DataError | None = None
+    written: Completion | None = None
 
 
 class Solver:
@@ -140,7 +134,6 @@ class Solver:
         entry_point: str | None = None,
         public_tests: Sequence[str] = (),
         draw: Draw = REPEATABLE,
-        repair: bool = False,
         fallback: bool = False,
     ) -> Solution:
         """Write a workflow for ``problem`` and run it; ``answer`` is None if the workflow fails.
@@ -154,22 +147,21 @@ class Solver:
         if not problem.strip():
             raise DataError("the problem is empty; give its text")
         question = Question("program", problem, domain, context, entry_point, tuple(public_tests))
-        return await self.answer(question, draw, repair=repair, fallback=fallback)
+        return await self.answer(question, draw, fallback=fallback)
 
     async def answer(
         self,
         question: Question,
         draw: Draw = REPEATABLE,
         *,
-        repair: bool = False,
         fallback: bool = False,
         on_workflow: Callable[[str], Awaitable[None]] | None = None,
     ) -> Solution:
         """As ``solve``; ``on_workflow`` is called with the workflow before it runs."""
         completion = await self._write(question, draw)
-        source = written = extract_code(completion.text, completion.prefill)
-        if repair:
-            source = initialise_unbound(written, lint(written, entry_point=question.entry_point))
+        if completion.verbatim:
+            raise DataError(f"{completion.text.removeprefix('# ')}; give a shorter problem or raise it")
+        source = extract_code(completion.text, completion.prefill)
         if on_workflow:
             await on_workflow(source)
         execution = await self._runner.run(source, question, draw.seed)
@@ -177,7 +169,7 @@ class Solver:
             direct = workflow(SHAPES["direct"], "code" if question.entry_point else "qa")
             execution = await self._runner.run(direct, question, draw.seed)
         tokens = len(completion.prompt_ids), len(completion.token_ids)
-        return Solution(self.checkpoint, source, execution, source != written, fell_back, *tokens)
+        return Solution(self.checkpoint, source, execution, fell_back, *tokens)
 
     async def _write(self, question: Question, draw: Draw) -> Completion:
         """Waits until the policy is free, then writes for all waiting questions with the same sampling parameters."""
@@ -190,34 +182,14 @@ class Solver:
                     await self._device.run(self._write_for, list(itertools.islice(unwritten, _BATCH)))
         finally:
             self._waiting.remove(own)
-        if isinstance(own.written, DataError):
-            raise own.written
         assert own.written is not None
         return own.written
 
     def _write_for(self, requests: Sequence[_Request]) -> None:
-        author, draw = self._author, requests[0].draw
+        draw = requests[0].draw
         changes = {"eval_temperature": draw.temperature, "top_p": draw.top_p}
-        if given := {name: value for name, value in changes.items() if value is not None}:
-            generation = author.config.generation.model_copy(update=given)
-            author = dataclasses.replace(author, config=author.config.model_copy(update={"generation": generation}))
-        for request in requests:
-            request.written = _too_long(author, request.question)
-        fitting = [request for request in requests if request.written is None]
+        author = self._author.sampling(**{name: value for name, value in changes.items() if value is not None})
         start = secrets.randbits(31) if draw.seed is None else draw.seed % 2**31
-        questions = [request.question for request in fitting]
-        written = author.write(questions, start=start, any_length=True) if fitting else ()
-        for request, (completion,) in zip(fitting, written, strict=True):
+        written = author.write([request.question for request in requests], start=start)
+        for request, (completion,) in zip(requests, written, strict=True):
             request.written = completion
-
-
-def _too_long(author: PolicyAuthor, question: Question) -> DataError | None:
-    context = getattr(author.policy.base.config.get_text_config(), "max_position_embeddings", None)
-    reserved = author.config.training.response_max_length
-    tokens = len(author.policy.encode(author.prompt(question)))
-    if context is None or tokens + reserved <= context:
-        return None
-    return DataError(
-        f"the problem's prompt has {tokens} tokens; {author.config.base_model.key} reads {context}, of which "
-        f"training.response_max_length reserves {reserved} for the workflow; give a shorter problem"
-    )

@@ -10,12 +10,17 @@ written by hand. An operator's prompts are what its class really sends, with its
 import asyncio
 import re
 import sys
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from llm_as_judge.config.describe import describe
+import yaml
+from pydantic.fields import FieldInfo
+
+from llm_as_judge.config.fields import members, names_input
 from llm_as_judge.config.schema import SECTIONS, WorkflowConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
@@ -35,11 +40,10 @@ PAGES = (
 def settings() -> str:
     """A table for each section of the configuration."""
     parts = []
-    for section in SECTIONS:
+    for section, cls in SECTIONS.items():
         rows = [
-            (f"`{row.name.removeprefix(f'{section}.')}`", row.type, f"`{row.default}`", row.description)
-            for row in describe()
-            if row.name.startswith(f"{section}.")
+            (f"`{name}`", _type_name(field), f"`{_yaml_text(field.get_default())}`", field.description or "")
+            for name, field in cls.model_fields.items()
         ]
         parts.append(f"### {section}\n\n{_table(('setting', 'type', 'default', 'meaning'), rows)}")
     return "\n\n".join(parts)
@@ -77,6 +81,30 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "full prompt": full_prompt,
     "operators": operators,
 }
+
+
+def _yaml_text(value: Any) -> str:
+    """``value`` on one line, as written in a file."""
+    if isinstance(value, Path):
+        return str(value)
+    plain = list(value) if isinstance(value, tuple) else value
+    return yaml.safe_dump(plain, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
+
+
+def _type_name(field: FieldInfo) -> str:
+    names, path = [], "input path" if names_input(field) else "output path"
+    for member in members(field.annotation):
+        origin, arguments = typing.get_origin(member), typing.get_args(member)
+        if origin is Literal:
+            names += [str(value) for value in arguments]
+        elif origin is tuple:
+            names.append("list")
+        elif origin is not None:
+            keys = typing.get_args(arguments[0])
+            names.append(f"mapping of {', '.join(map(str, keys))}" if keys else "mapping")
+        else:
+            names.append("null" if member is types.NoneType else path if member is Path else member.__name__)
+    return " | ".join(names)
 
 
 def _table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import typer.main
 from helpers.processes import program
+from helpers.run_logs import read_events
 from test_layers import LAYERS
 
 from llm_as_judge.commands.app import app
@@ -20,7 +21,6 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.runlog import read_events
 from llm_as_judge.workflow.lint.codes import CODES
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +166,7 @@ COMMAND = """llm-as-judge() {{
 }}
 set -eu
 """
-LESS = "rollout_batch_size=2 num_return_sequences_in_group=2 eval_problems=2 plan_matrix=false baselines=false"
+LESS = "rollout_batch_size=2 num_return_sequences_in_group=2 eval_problems=2 baselines=none"
 
 
 @pytest.mark.slow

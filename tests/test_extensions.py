@@ -142,12 +142,10 @@ assert policy_loss(inputs, config, Normaliser(sequences=1, tokens=2)).loss.item(
             ),
         },
         use="""
-from llm_as_judge.config.describe import describe
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.prompt import Layer1
 config = load_config(None, ['greeting=Good morning. ']).workflow
 assert 'Good morning. What?' in Layer1(config)(Question('q', 'What?', 'math')).user
-assert any(row.name == 'workflow.greeting' for row in describe())
 """,
     ),
     "command": Extension(

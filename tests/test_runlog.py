@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from helpers.rollouts import problem, rollout
-from helpers.run_logs import write
+from helpers.run_logs import read_events, write
 
 from llm_as_judge.events import (
     AuditEvent,
@@ -28,7 +28,7 @@ from llm_as_judge.events import (
 )
 from llm_as_judge.files import locked, write_whole
 from llm_as_judge.rl.report import rollout_event
-from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log, read_events
+from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 
@@ -100,8 +100,8 @@ def test_torn_unreadable_and_unknown_lines_are_skipped(tmp_path: Path, caplog: p
         file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n{"kind": "tor')
     write(path, RunEvent(id="two"), StepReport(step=2))
     with caplog.at_level(logging.WARNING):
-        read = LogReader.read(path)
-    assert read.run_ids == {"one", "two"} and [event["kind"] for event in read_events(path)].count("step") == 2
+        LogReader.read(path)
+    assert [event["kind"] for event in read_events(path)].count("step") == 2
     assert "run.jsonl: skipped an unreadable line" in caplog.text
 
 
@@ -136,7 +136,7 @@ def test_a_growing_log_is_read_in_whole_lines_and_a_new_file_from_its_start(tmp_
     assert [event.step for event in reader.new() if isinstance(event, StepReport)] == [2]
     path.rename(tmp_path / "old.jsonl")
     write(path, RunEvent(id="run-2"))
-    assert len(list(reader.new())) == 1 and reader.run_ids == {"run-2"} and reader.steps == []
+    assert len(list(reader.new())) == 1 and reader.run.id == "run-2" and reader.steps == []
 
 
 def test_a_resumed_session_replaces_later_steps_and_adds_to_usage(tmp_path: Path) -> None:

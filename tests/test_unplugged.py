@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 from helpers.finished import EMBEDDED, FinishedRun
+from helpers.run_logs import read_events
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.operators import catalog
-from llm_as_judge.runlog import read_events
 from llm_as_judge.types import DOMAINS
 
 ROOT = Path(__file__).parents[1]

@@ -187,14 +187,14 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
                 editor = ModelEditor(services.clients["executor"], rules, domain)
 
             async def trial(text: str, on: Sequence[Problem] = tried_on[:VALIDATION]) -> Sequence[RolloutEvent]:
-                return (await evaluate(on, Given(lambda question: text), services.official)).records
+                return await evaluate(on, Given(lambda question: text), services.official)
 
             share = round(budget * len(own) / len(problems)) if tried_on else 0
             tree = await grow(first_round(domain), editor, trial, share, rng)
             texts[name], spent = tree.best.text, spent + tree.tokens
             print(f"{name}: {len(tree.nodes)} workflows tried, {tree.best.score:.0%} with {shape(tree.best.text)}")
         author = Given(lambda question: texts[dataset_of(question)])
-        records = (await evaluate(problems, author, services.official)).records
+        records = await evaluate(problems, author, services.official)
     report("AFlow-style search", records, spent)
 
 

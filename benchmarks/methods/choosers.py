@@ -112,7 +112,7 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
             expected = learn(questions, torch.tensor(right))(asked) - PRICE * tokens / len(questions)
             chosen = {q.id: names[int(i)] for q, i in zip(asked, expected.argmax(1), strict=True)}
             author = Given(lambda question, of=chosen: workflow(SHAPES[of[question.id]], question.domain))
-            records = (await evaluate(problems, author, services.official)).records
+            records = await evaluate(problems, author, services.official)
             report(f"{name}, from {len(questions)} problems", records, spent)
 
 

@@ -1,7 +1,6 @@
 """Command line and result row that the methods in this folder share."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import row
 from llm_as_judge.events import RolloutEvent
+from llm_as_judge.files import json_text
 
 
 def arguments(description: str) -> tuple[Config, int, int | None]:
@@ -28,4 +28,4 @@ def report(name: str, records: Sequence[RolloutEvent], tokens: int) -> None:
     share = found.overall
     right = f"{100 * share.value:.1f} % right [{100 * share.low:.0f}-{100 * share.high:.0f}] of {share.n} problems"
     print(f"{name}: {right}, {found.tokens:.0f} executor tokens per problem, {tokens:,} for the method")
-    print(json.dumps({"method": name, "tokens": tokens, **found.as_json()}))
+    print(json_text({"method": name, "tokens": tokens, **found.as_json()}))

@@ -16,9 +16,7 @@ def find_log(config: Config, run: str | None, *, newest: bool = False) -> Path:
     folder = config.output.log_dir
     known = sorted(folder.glob("*/*.jsonl"), key=lambda path: path.stat().st_mtime, reverse=True)
     names = [f"{path.parent.name}/{path.stem}" for path in known]
-    if run is not None and Path(run).is_file():
-        if not is_log(Path(run)):
-            raise ConfigError(f"{run} is not the log of a run; runs in {folder}: {', '.join(names[:10])}")
+    if run is not None and Path(run).is_file() and is_log(Path(run)):
         return Path(run)
     found = known[:1]
     if run is not None or not newest:

@@ -42,7 +42,7 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
     Raises ``ConfigError`` for a missing file name, ``DataError`` for an unusable file.
     """
     data, validating = config.data, config.training.eval_every > 0
-    if data.source == "embedded":
+    if data.generated:
         pools = _pools(data, "train", min(data.max_problems or _EMBEDDED_POOL, _EMBEDDED_POOL))
         training = [problem for pool in pools.values() for problem in pool]
         others = _pools(data, "train", 2 * _EMBEDDED_VALIDATION, seed=1) if validating else {}
@@ -58,7 +58,7 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
 
 def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem]:
     """``eval_problems`` held-out problems, at most ``limit``: generated, or spread over ``test_dataset``."""
-    if data.source == "embedded":
+    if data.generated:
         pools = _pools(data, "heldout", data.eval_problems)
         return DomainSampler(pools, data.domain_ratios).sample(data.eval_problems)[:limit]
     return _read(data.test_dataset, min(limit or data.eval_problems, data.eval_problems), "test_dataset")

@@ -49,7 +49,7 @@ async def policy_results(
         def advance(done: int) -> None:
             progress.advance(name, done, len(problems))
 
-        return (await evaluate(problems, author, services.official, advance, log=ledger)).records
+        return await evaluate(problems, author, services.official, advance, log=ledger)
 
 
 def policy_records(

@@ -1,15 +1,14 @@
-"""Files of a training run: checkpoints, log and results, locked against a second run of the same name.
+"""Files of a training run: checkpoints, log, results and stored buffer, locked against a second run of the same name.
 
 A run has an identity: its start time and a digest of configuration and problems. Checkpoints, log and results carry it.
-Files of an earlier run of the same name are moved aside before a new one begins; so are the workflows in the buffer's
-folder, unless ``experience_buffer.reuse`` is set.
+Files of an earlier run of the same name are moved aside before a new one begins.
 """
 
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +16,13 @@ import yaml
 
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
-from llm_as_judge.config.describe import names_input
+from llm_as_judge.config.fields import names_input
 from llm_as_judge.config.identity import decisive, identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import locked, make_folder, read_json, write_json
 from llm_as_judge.rl import checkpoint
-from llm_as_judge.rl.buffer import sample_files
 from llm_as_judge.runlog import EventLog
 
 _IDENTITY = "run.json"
@@ -48,6 +46,7 @@ class RunFolder:
     checkpoints: Path
     log_file: Path
     results: Path
+    buffer: Path | None  # None: not stored
     resumed_from: Path | None
     previous: str  # id of the run whose files are there, or "unknown"; '' without files
 
@@ -55,22 +54,16 @@ class RunFolder:
     def curve(self) -> Path:
         return self.results.with_suffix(".png")
 
-    @property
-    def before(self) -> Path:
-        """The held-out evaluation before the first step."""
-        return self.checkpoints / "before.json"
-
     def begin(self, data_digest: str, progress: Progress) -> "Started":
         """Continue a resumed run, or move an earlier run's files aside and begin a new one.
 
         ``data_digest`` identifies the training problems.
         """
         if self.resumed_from is not None:
-            self._claim_buffer(self.previous, progress)
             return Started(self, self.previous, EventLog(self.log_file))
         if self.previous:
-            for place in (self.checkpoints, self.log_file, self.results, self.curve):
-                if place.exists():
+            for place in (self.checkpoints, self.log_file, self.results, self.curve, self.buffer):
+                if place and place.exists():
                     _move_aside(place, self.previous, progress)
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         began = time.time()
@@ -78,23 +71,7 @@ class RunFolder:
         run_id = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{digest}"
         about = {"id": run_id, "began": began, "config": identity(self.config)[:16], "data": data_digest}
         write_json(self.checkpoints / _IDENTITY, about)
-        self._claim_buffer(run_id, progress)
         return Started(self, run_id, EventLog(self.log_file))
-
-    def _claim_buffer(self, run_id: str, progress: Progress) -> None:
-        """Make the buffer's folder this run's. A resumed run has its own workflows in the checkpoint."""
-        config = self.config.experience_buffer
-        folder = config.persistence_dir if config.enabled else None
-        if folder is None or (owner := _id(folder)) == run_id:
-            return
-        for file in sample_files(folder).values():
-            if not file.exists() or not file.stat().st_size:
-                continue
-            if config.reuse and self.resumed_from is None:
-                progress.say(f"begins with the workflows in {file} of the earlier run {owner or 'unknown'}")
-            else:
-                _move_aside(file, owner or "unknown", progress)
-        write_json(folder / _IDENTITY, {"id": run_id})
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +92,21 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     key = config.base_model.key
     log_file = output.log_dir / key / f"{output.run_name}.jsonl"
     results = output.results_dir / "training" / key / f"{output.run_name}.json"
-    for folder in (checkpoints.parent, log_file.parent, results.parent):
+    stored = config.experience_buffer.persistence_dir if config.experience_buffer.enabled else None
+    buffer = stored / key / output.run_name if stored else None
+    places = [place for place in (checkpoints, log_file, results, buffer) if place]
+    for folder in (place.parent for place in places):
         make_folder(folder)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, os.strerror(13), str(folder))
-    shared = config.experience_buffer.persistence_dir if config.experience_buffer.enabled else None
-    with ExitStack() as locks:
-        own_name = _taken(checkpoints, "name: --set output.run_name=NAME")
-        locks.enter_context(locked(checkpoints.with_name(f".{checkpoints.name}.lock"), own_name))
-        if shared is not None:
-            own_folder = _taken(shared, "folder: --set experience_buffer.persistence_dir=DIR")
-            locks.enter_context(locked(shared / ".lock", own_folder))
+
+    def in_use(holder: str) -> ConfigError:
+        return ConfigError(
+            f"{checkpoints} is in use by a training run of another process ({holder}); wait for it, or give this run "
+            "another name: --set output.run_name=NAME"
+        )
+
+    with locked(checkpoints.with_name(f".{checkpoints.name}.lock"), in_use):
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
         previous = _id(checkpoints)
         if newest is not None:
@@ -138,9 +119,9 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
                 )
         elif resume:
             raise ConfigError(f"nothing to resume in {checkpoints}; start anew without --resume")
-        if not previous and any(place.exists() for place in (checkpoints, log_file, results)):
+        if not previous and any(place.exists() for place in places):
             previous = "unknown"
-        yield RunFolder(config, to_yaml(config), checkpoints, log_file, results, newest, previous)
+        yield RunFolder(config, to_yaml(config), checkpoints, log_file, results, buffer, newest, previous)
 
 
 def _changed(config: Config, checkpoint: Path) -> list[str]:
@@ -168,11 +149,3 @@ def _move_aside(place: Path, owner: str, progress: Progress) -> None:
         aside = aside.with_name(f"{aside.name}~")
     place.rename(aside)
     progress.say(f"{place} of the earlier run {owner} is now {aside}")
-
-
-def _taken(place: Path, other: str) -> Callable[[str], ConfigError]:
-    """The error of a second run that needs ``place``."""
-    return lambda holder: ConfigError(
-        f"{place} is in use by a training run of another process ({holder}); wait for it, or give this run another "
-        f"{other}"
-    )

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
+from msgspec import to_builtins
+
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.problems import Problems, open_problems
@@ -14,6 +16,7 @@ from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
+from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.buffer import ExperienceBuffer
@@ -85,7 +88,7 @@ def _parts(
     folder, log = run.folder, run.log
     config, device = folder.config, Device()
     settings = config.experience_buffer
-    recall = ExperienceBuffer(settings, author.policy.embed) if settings.enabled else None
+    recall = ExperienceBuffer(settings, author.policy.embed, folder.buffer) if settings.enabled else None
     resumed = str(folder.resumed_from) if folder.resumed_from else None
     sandbox = str(services.sandbox.describe())
     log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
@@ -93,7 +96,7 @@ def _parts(
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
-        summary = (await evaluate(problems.validation, writer, services.official, device=device)).summary
+        summary = summarise(await evaluate(problems.validation, writer, services.official, device=device))
         tracked.evaluation(step, summary)
         progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
@@ -105,7 +108,7 @@ def _parts(
         return prompt
 
     def step_done(report: StepReport) -> None:
-        log.log(UsageEvent(step=report.step, models=services.usage()))
+        log.log(UsageEvent(step=report.step, models=to_builtins(services.usage())))
         tracked.step(report)
         progress.step(report, config.training.max_steps)
 

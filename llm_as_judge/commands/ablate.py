@@ -27,15 +27,15 @@ class Ablation:
 
     @property
     def table(self) -> str:
-        from llm_as_judge.evaluation.ablation import markdown
+        from llm_as_judge.views.terminal import ablation_table
 
-        return markdown(self.full, self.parts)
+        return ablation_table(self.full, self.parts)
 
     def as_json(self) -> dict[str, Any]:
         return {
             "seeds": self.seeds,
-            "full": [{"accuracy": run.accuracy, "tokens": run.tokens} for run in self.full],
-            "parts": [part.as_json() for part in self.parts],
+            "full": [{"accuracy": accuracy, "tokens": tokens} for accuracy, tokens in self.full],
+            "parts": self.parts,
             "table": self.table,
         }
 
@@ -47,7 +47,7 @@ async def run_ablation(config: "Config", parts: Sequence[str], seeds: int, *, pr
     or seeds, trains only what is missing. Raises ``ConfigError`` for an unknown part.
     """
     from llm_as_judge.config.identity import identity
-    from llm_as_judge.evaluation.ablation import PARTS, Outcome, without, worths
+    from llm_as_judge.evaluation.ablation import PARTS, without, worths
 
     if not parts:
         raise ConfigError(f"--ablate: no part named; give some of {', '.join(PARTS)}")
@@ -69,7 +69,7 @@ async def run_ablation(config: "Config", parts: Sequence[str], seeds: int, *, pr
                 write_json(path, {"runs": runs})
             share, tokens = known["overall"], known["executor_tokens"]
             progress.say(f"{label}: {100 * share:.1f} % right, {tokens:.0f} tokens")
-            found.append(Outcome(share, tokens))
+            found.append((share, tokens))
         return found
 
     full = await outcomes("full", {})
@@ -92,10 +92,11 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
 async def _trained(config: "Config", progress: Progress) -> "Summary":
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation.evaluate import evaluate
+    from llm_as_judge.evaluation.summary import summarise
 
     async with open_training(config, measured=True, progress=progress) as training:
         await training.train()
-        return (await evaluate(training.problems.heldout, training.trained, training.services.official)).summary
+        return summarise(await evaluate(training.problems.heldout, training.trained, training.services.official))
 
 
 def changed(config: "Config", change: Mapping[str, object], name: str, seed: int) -> "Config":
@@ -105,9 +106,7 @@ def changed(config: "Config", change: Mapping[str, object], name: str, seed: int
         section, _, leaf = setting.partition(".")
         tree[section][leaf] = value
     kind = "full" if name == "full" else f"without_{name.replace('.', '_')}"
-    tree["output"]["run_name"] = run_name = f"{config.output.run_name}_{kind}_seed{seed}"
-    if (folder := config.experience_buffer.persistence_dir) is not None:  # runs must not share a buffer
-        tree["experience_buffer"]["persistence_dir"] = str(folder / run_name)
+    tree["output"]["run_name"] = f"{config.output.run_name}_{kind}_seed{seed}"
     copy = type(config).model_validate(tree)
     copy._base_model = config._base_model
     return copy

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import json_text
 from llm_as_judge.types import DOMAINS, Domain, Question
 
 if TYPE_CHECKING:
@@ -74,7 +75,6 @@ EntryPoint = Annotated[
     str | None,
     typer.Option("--entry-point", metavar="NAME", callback=function_name, help="Function to write, for code problems."),
 ]
-Repair = Annotated[bool, typer.Option("--repair", help="Initialise variables that a workflow may leave unbound.")]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems per file.")]
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
@@ -214,8 +214,10 @@ def policy_name(checkpoint: Path | None) -> str:
 
 def print_json(data: Any) -> None:
     """Indented on a terminal, else on one line, so that a program can read the last line of a log."""
-    indent, escaped = 2 if sys.stdout.isatty() else None, "utf" not in (sys.stdout.encoding or "utf-8").lower()
-    sys.stdout.write(json.dumps(data, indent=indent, ensure_ascii=escaped, default=str) + "\n")
+    text = json_text(data, 2 if sys.stdout.isatty() else 0)
+    if "utf" not in (sys.stdout.encoding or "utf-8").lower():
+        text = "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
+    sys.stdout.write(text + "\n")
 
 
 def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -4,7 +4,7 @@ Records are reused, so an interrupted comparison continues and a repeated one ru
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,35 +12,28 @@ import typer
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import write_json
 from llm_as_judge.types import DOMAINS, Problem
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from llm_as_judge.assembly.services import Services
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.baselines import Matrix, Row
     from llm_as_judge.evaluation.comparison import Compared
-    from llm_as_judge.evaluation.halving import Search
     from llm_as_judge.evaluation.records import Ledger
-    from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
-
-#: Maximum number of training problems for a search.
-_SEARCH_PROBLEMS = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """``as_json`` is the content of the results file; ``search`` is None without a token budget."""
+    """``as_json`` is the content of the results file."""
 
     config: "Config"
     checkpoint: Path | None
     problems: int
     rows: "Sequence[Compared]"
-    search: "Search | None"
     usage: "Usage"  # of the executor in this run
     sandbox: str
     file: Path
@@ -71,11 +64,10 @@ class Comparison:
             "problems": self.problems,
             "rows": [row.as_json() for row in self.rows],
             "pareto_front": {kind: [row.name for row in rows] for kind, rows in self.fronts.items()},
-            "search": self.search.as_json() if self.search else None,
             "table": self.table,
             "picture": str(self.picture),
             "sandbox": self.sandbox,
-            "usage": asdict(self.usage),
+            "usage": self.usage,
         }
 
 
@@ -85,12 +77,11 @@ async def run_comparison(
     data: Path | None = None,
     checkpoint: Path | None = None,
     limit: int | None = None,
-    tokens: int | None = None,
     progress: Progress = SILENT,
 ) -> Comparison:
     """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
 
-    ``tokens`` of the executor are the budget of the search on training problems; by default as many as training used.
+    The best single workflow is chosen on as many training problems.
     """
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
     from llm_as_judge.assembly.recording import policy_results
@@ -107,34 +98,31 @@ async def run_comparison(
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     plans = shapes_of(load_operators(config.workflow.operators))
-    budget = tokens or (training_tokens(config, checkpoint) if checkpoint else None)
-    if budget is None:
-        progress.say("search for the best single workflow skipped: its token budget is unknown; give --tokens N")
+    drawn = open_problems(config, measured=False).sampler.sample(len(problems))  # in the order of a training run
+    training = list({problem.question.id: problem for problem in drawn}.values())
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous(problems, services.sandbox)
-        matrix = await measure(
-            problems,
-            services.official,
-            lambda done: progress.advance("single workflows", done, len(plans)),
-            plans,
-            lambda plan: _ledger(config, source, problems, plan),
-        )
+        await refuse_vacuous([*problems, *training], services.sandbox)
+
+        async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
+            def advance(done: int) -> None:
+                progress.advance(f"single workflows, {source}", done, len(plans))
+
+            return await measure(
+                problems, services.official, advance, plans, lambda plan: _ledger(config, source, problems, plan)
+            )
+
+        matrix = await measured(source, problems)
+        best = (await measured("training", training)).best()[""]
         adapters = {UNTRAINED: None} | ({TRAINED: checkpoint} if checkpoint else {})
         policies = {
             name: await policy_results(name, config, source, problems, adapter, services, progress)
             for name, adapter in adapters.items()
         }
-        search = None
-        if budget:
-            sampler = open_problems(config, measured=False).sampler
-            drawn = sampler.sample(len(sampler.peek(_SEARCH_PROBLEMS)))  # in the order of a training run
-            training = list({problem.question.id: problem for problem in drawn}.values())
-            search = await _search(config, plans, training, budget, services, progress)
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
-    rows = rows_of(matrix, policies, search.winner if search else None)
+    rows = rows_of(matrix, policies, best)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
-    result = Comparison(config, checkpoint, len(problems), rows, search, usage, sandbox, file, picture)
+    result = Comparison(config, checkpoint, len(problems), rows, usage, sandbox, file, picture)
     comparison_chart(rows, result.fronts["tokens"], picture)
     write_json(file, result.as_json())
     return result
@@ -148,48 +136,6 @@ def _ledger(config: "Config", source: str, problems: Sequence[Problem], plan: st
     return recording(plan_records(config, source, problems, plan, texts))
 
 
-async def _search(
-    config: "Config",
-    plans: Sequence[str],
-    problems: Sequence[Problem],
-    budget: int,
-    services: "Services",
-    progress: Progress,
-) -> "Search":
-    """Successive halving over the plans, within ``budget`` executor tokens."""
-    from llm_as_judge.evaluation.baselines import plan_author
-    from llm_as_judge.evaluation.evaluate import evaluate
-    from llm_as_judge.evaluation.halving import successive_halving
-
-    spent: dict[str, int] = {}
-
-    async def trial(plan: str, count: int) -> "Sequence[RolloutEvent]":
-        with _ledger(config, "training", problems, plan) as ledger:
-            records = (await evaluate(problems[:count], plan_author(plan), services.official, log=ledger)).records
-        spent[plan] = sum(record.executor_tokens for record in records)
-        progress.advance("search, executor tokens", min(sum(spent.values()), budget), budget)
-        return records
-
-    return await successive_halving(plans, trial, budget, len(problems))
-
-
-def training_tokens(config: "Config", checkpoint: Path) -> int | None:
-    """Executor tokens used by the training up to ``checkpoint``; None if its log is missing."""
-    from llm_as_judge.rl.checkpoint import step_of, verify
-    from llm_as_judge.runlog import LogReader
-
-    log = config.output.log_dir / checkpoint.parent.parent.name / f"{checkpoint.parent.name}.jsonl"
-    try:
-        run = verify(checkpoint)
-    except DataError:  # an exported adapter, or another program's
-        return None
-    logged = LogReader.read(log)
-    if not run or run not in logged.run_ids:
-        return None
-    steps = [step for step in logged.steps if step.step <= step_of(checkpoint)]
-    return round(sum(step.executor_tokens * step.rollouts for step in steps)) or None
-
-
 @cli.grouped
 def compare(
     options: cli.ConfigOptions,
@@ -199,10 +145,6 @@ def compare(
         typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
     ] = None,
     limit: cli.Limit = None,
-    tokens: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Executor tokens for the workflow search (default: as for training)."),
-    ] = None,
     ablate: Annotated[
         list[str] | None,
         typer.Option(
@@ -226,16 +168,14 @@ def compare(
     with TerminalProgress(console) as progress:
         if ablate is not None:
             given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
-            if wrong := [name for name, value in {**given, "--limit": limit, "--tokens": tokens}.items() if value]:
+            if wrong := [name for name, value in {**given, "--limit": limit}.items() if value]:
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
             result = asyncio.run(run_ablation(settings, cli.names_in(ablate), seeds, progress=progress))
         else:
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint))
             result = asyncio.run(
-                run_comparison(
-                    settings, data=data, checkpoint=checkpoint, limit=limit, tokens=tokens, progress=progress
-                )
+                run_comparison(settings, data=data, checkpoint=checkpoint, limit=limit, progress=progress)
             )
     cli.show(console, f"figures {result.file}")
     if as_json:

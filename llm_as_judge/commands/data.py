@@ -10,7 +10,7 @@ from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from llm_as_judge.data.settings import DatasetSettings
+    from llm_as_judge.data.settings import Mix
 
 app = typer.Typer(help="Download, check, mix and inspect problems.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -29,7 +29,7 @@ _OUT = Path("data")
 _SHOWN = 20  # faults per report
 
 
-def _settings(path: Path | None, datasets: list[str] | None, **changes: Any) -> "DatasetSettings":
+def _mix(path: Path | None, datasets: list[str] | None, **changes: Any) -> "Mix":
     from llm_as_judge.data.settings import load_settings
 
     if datasets is not None:
@@ -64,18 +64,17 @@ def process(
     """Split and mix raw files."""
     from llm_as_judge.data.process import Job
     from llm_as_judge.data.process import process as run
-    from llm_as_judge.data.settings import splits_there
+    from llm_as_judge.data.settings import sources_of, splits_there
 
     say = partial(cli.show, cli.make_console(as_json))
     if custom and datasets is None:
-        defaults = _settings(config, None)
-        sources = defaults.sources(defaults.mix.datasets)
+        sources = sources_of(_mix(config, None).datasets)
         if not any(splits_there(raw, name, source) for name, source in sources.items()):
             datasets = ["none"]
             say(f"no benchmark is in {raw}: using only your own problems")
     changes = {"train_size": train_size, "test_size": test_size, "val_fraction": val_fraction, "seed": seed}
-    settings = _settings(config, datasets, domain_ratios=_ratios(ratios), **changes)
-    info = run(Job(settings, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
+    mix = _mix(config, datasets, domain_ratios=_ratios(ratios), **changes)
+    info = run(Job(mix, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
     if as_json:
         cli.print_json(info)
         return
@@ -107,18 +106,17 @@ def check(
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
     import asyncio
-    import dataclasses
 
     from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.data.catalog import DATASETS
     from llm_as_judge.data.check import GoldReport, check_golds
-    from llm_as_judge.data.settings import raw_files, splits_there
+    from llm_as_judge.data.settings import raw_files, sources_of, splits_there
     from llm_as_judge.sandbox.host import Sandbox
 
-    settings = _settings(config, datasets)
+    mix = _mix(config, datasets)
     files = {str(path): [path] for path in file or ()}
     if datasets or not file:
-        sources = settings.sources(settings.mix.datasets if datasets else list(DATASETS))
+        sources = sources_of(mix.datasets if datasets else list(DATASETS))
         for name, source in sources.items():
             splits = splits_there(raw, name, source)
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
@@ -133,7 +131,7 @@ def check(
                 if not paths:
                     cli.show(console, f"{name}: no files")
                     continue
-                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, settings.fields)
+                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox)
                 faults = [f"  {failure.id}: {failure.reason}" for failure in report.failures]
                 if len(faults) > _SHOWN:
                     faults[_SHOWN:] = [f"  ... and {len(faults) - _SHOWN} more (--json shows all)"]
@@ -143,7 +141,7 @@ def check(
 
     reports = asyncio.run(run())
     if as_json:
-        cli.print_json({name: dataclasses.asdict(report) for name, report in reports.items()})
+        cli.print_json(reports)
     if any(report.failures for report in reports.values()):
         raise typer.Exit(1)
 
@@ -154,13 +152,13 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
     from llm_as_judge.data.download import download as run
     from llm_as_judge.views.terminal import TerminalProgress
 
-    settings = _settings(config, datasets)
+    mix = _mix(config, datasets)
     with TerminalProgress(cli.make_console(as_json)) as bars:
 
         def progress(name: str, split: str, done: int, total: int) -> None:
             bars.advance(f"{name} {split}", done, total)
 
-        manifest = run(settings, raw, settings.mix.datasets, progress=progress)
+        manifest = run(raw, mix.datasets, progress=progress)
     if as_json:
         cli.print_json(manifest)
 
@@ -174,17 +172,10 @@ def inspect(
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Show counts, lengths and examples of problems, and draw the mix."""
+    """Show counts, lengths and examples of problems."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
-    from llm_as_judge.data.settings import load_settings
-    from llm_as_judge.views.charts import mixture_chart
 
-    if file is None:
-        result, picture = inspect_folder(out, examples), out / "mixed/mix.png"
-        mixture_chart(result["sides"], picture)
-        result = {**result, "picture": str(picture)}
-    else:
-        result = {"sides": {file.name: inspect_file(file, examples, load_settings().fields)}}
+    result = {"sides": {file.name: inspect_file(file, examples)}} if file else inspect_folder(out, examples)
     if as_json:
         cli.print_json(result)
     else:
@@ -207,5 +198,3 @@ def _print_overview(result: dict[str, Any]) -> None:
             say("".join(f"  {field}: {text}\n" for field, text in example.items()))
     for note in result.get("notes", []):
         say(f"note: {note}")
-    if "picture" in result:
-        say(f"picture: {result['picture']}")

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -50,7 +50,7 @@ def doctor(
         wanted["operators"] = partial(_operators, settings, operators)
     checks = [run_check(name, check) for name, check in wanted.items()]
     if as_json:
-        cli.print_json({"ok": all(check.ok for check in checks), "checks": [asdict(check) for check in checks]})
+        cli.print_json({"ok": all(check.ok for check in checks), "checks": checks})
     else:
         show_checks(checks)
     if not all(check.ok for check in checks):
@@ -68,7 +68,7 @@ def checks_of(settings: "Config") -> dict[str, Callable[[], str]]:
         "sandbox": partial(_sandbox, settings),
         "model": partial(_model, settings),
     }
-    if settings.data.source == "files":
+    if not settings.data.generated:
         checks["data"] = partial(_data, settings)
     for role in settings.endpoints():
         checks[role] = partial(_endpoint, settings, role)
@@ -247,7 +247,7 @@ def _operators(settings: "Config", problems: int) -> str:
         async with open_services(settings, judging=False) as services:
             for name, operator in load_operators(settings.workflow.operators).items():
                 done = await evaluate(sample, Given(partial(_single_call, operator)), services.official)
-                calls = [call for rollout in done.rollouts for call in rollout.execution.calls if call.name == name]
+                calls = [call for record in done for call in record.calls if call.name == name]
                 reasons = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
                 cut = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
                 parsed = f"{len(calls) - reasons.total()} of {len(calls)} parsed" + (f", {cut} cut off" if cut else "")

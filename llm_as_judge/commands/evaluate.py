@@ -1,8 +1,7 @@
 """``llm-as-judge evaluate``: official metrics (``data.catalog.metric_of``) on files or held-out problems."""
 
-import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,15 +11,17 @@ import typer
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.evaluation.metrics import number
 from llm_as_judge.files import locked, write_json
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
+    from llm_as_judge.evaluation.evaluate import Author
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
+    from llm_as_judge.rl.rollout import RolloutParts
+    from llm_as_judge.types import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class EvaluationResult:
     rows: "Mapping[str, Summary]"  # by dataset
     samples: int
     known: int  # workflows recorded by an earlier run
-    usage: "Mapping[str, Usage]"  # by role, of this run
+    usage: "Mapping[str, Usage]"  # by role, of this run up to this file
     sandbox: str
     records: Path
     file: Path
@@ -56,25 +57,24 @@ class EvaluationResult:
             "sandbox": self.sandbox,
         }
         rows = [
-            {"dataset": name, "metrics": {"accuracy": number(row.overall.value), **row.as_json()}, **shared}
+            {"dataset": name, "metrics": {"accuracy": row.overall.value, **row.as_json()}, **shared}
             for name, row in self.rows.items()
         ]
-        usage = {role: asdict(usage) for role, usage in self.usage.items()}
-        return {"model": self.model, "datasets": rows, "usage": usage}
+        return {"model": self.model, "datasets": rows, "usage": self.usage}
 
 
 async def run_evaluation(
     config: "Config",
     *,
-    data: Path | None = None,
+    data: Sequence[Path] = (),
     checkpoint: Path | None = None,
     workflow: WorkflowSource | None = None,
     limit: int | None = None,
     samples: int = 1,
     resume: bool = False,
     progress: Progress = SILENT,
-) -> EvaluationResult:
-    """Run and judge ``samples`` workflows for each problem of ``data`` (default: the held-out problems).
+) -> list[EvaluationResult]:
+    """Run and judge ``samples`` workflows for each problem of each file in ``data`` (default: the held-out problems).
 
     They are written by the policy with the adapter in ``checkpoint``, or all are the given ``workflow``. Each is
     recorded; with ``resume`` the records of an interrupted run of the same evaluation are reused. The row of each
@@ -82,55 +82,73 @@ async def run_evaluation(
     """
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.problems import heldout_problems
-    from llm_as_judge.assembly.recording import policy_records, recording
+    from llm_as_judge.assembly.recording import policy_records
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
-    from llm_as_judge.evaluation.evaluate import evaluate as measure
 
-    problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
-    model, source = config.base_model.key, data.name.partition(".")[0] if data else "heldout"
+    sets = [(path.name.partition(".")[0], read_problems(path, limit)) for path in data]
+    sets = sets or [("heldout", heldout_problems(config.data, limit))]
+    model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
-    records = policy_records(config, source, problems, checkpoint, samples, given)
-    count = recorded = len(problems) * samples
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous(problems, services.sandbox)
+        await refuse_vacuous([problem for _, problems in sets for problem in problems], services.sandbox)
         author: Author
         if workflow:
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
             author = Given(lambda question: text)
         else:
             author, parts = load_author(config, checkpoint, progress=progress), services.official
-        with recording(records, resume) as ledger:
-            known = recorded = len(ledger.known)
+        for source, problems in sets:
+            file = policy_records(config, source, problems, checkpoint, samples, given)
+            records, known = await _recorded(file, problems, author, parts, samples, resume, progress)
+            result = EvaluationResult(
+                model=model,
+                checkpoint=checkpoint,
+                workflow=workflow.file if workflow else None,
+                executor=config.executor.model,
+                rows=_rows(records, "embedded" if not data and config.data.generated else source),
+                samples=samples,
+                known=known,
+                usage=services.usage(),
+                sandbox=str(services.sandbox.describe()),
+                records=file,
+                file=config.output.results_dir / "evaluation" / f"{model}_results.json",
+            )
+            merge(result.file, result)
+            results.append(result)
+    return results
 
-            def advance(done: int) -> None:
-                nonlocal recorded
-                recorded = done
-                progress.advance("workflows", done, count)
 
-            try:
-                evaluation = await measure(problems, author, parts, advance, samples=samples, log=ledger)
-            finally:
-                if resume or recorded < count:
-                    progress.say(f"{recorded} of {count} workflows are recorded in {records}")
-        sandbox, usage = str(services.sandbox.describe()), services.usage()
-    result = EvaluationResult(
-        model=model,
-        checkpoint=checkpoint,
-        workflow=workflow.file if workflow else None,
-        executor=config.executor.model,
-        rows=_rows(evaluation.records, "embedded" if not data and config.data.source == "embedded" else source),
-        samples=samples,
-        known=known,
-        usage=usage,
-        sandbox=sandbox,
-        records=records,
-        file=config.output.results_dir / "evaluation" / f"{model}_results.json",
-    )
-    merge(result.file, result)
-    return result
+async def _recorded(
+    file: Path,
+    problems: "Sequence[Problem]",
+    author: "Author",
+    parts: "RolloutParts",
+    samples: int,
+    resume: bool,
+    progress: Progress,
+) -> "tuple[Sequence[RolloutEvent], int]":
+    """The records of all problems, and how many of them an earlier run wrote."""
+    from llm_as_judge.assembly.recording import recording
+    from llm_as_judge.evaluation.evaluate import evaluate as measure
+
+    count = recorded = len(problems) * samples
+    with recording(file, resume) as ledger:
+        known = recorded = len(ledger.known)
+
+        def advance(done: int) -> None:
+            nonlocal recorded
+            recorded = done
+            progress.advance("workflows", done, count)
+
+        try:
+            records = await measure(problems, author, parts, advance, samples=samples, log=ledger)
+        finally:
+            if resume or recorded < count:
+                progress.say(f"{recorded} of {count} workflows are recorded in {file}")
+    return records, known
 
 
 def _rows(records: "Sequence[RolloutEvent]", source: str) -> "dict[str, Summary]":
@@ -203,37 +221,32 @@ def evaluate(
 
     import asyncio
 
-    from llm_as_judge.assembly.budget import added
-    from llm_as_judge.views.evaluation import evaluation_report, summary_tables
+    from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
     from llm_as_judge.views.terminal import TerminalProgress
 
     console = cli.make_console(as_json)
     if data:
         cli.show_caveat(console, settings)
-    results = []
-    for path in data or (None,):
-        try:
-            with TerminalProgress(console) as progress:
-                result = asyncio.run(
-                    run_evaluation(
-                        settings, data=path, checkpoint=checkpoint, workflow=given, limit=limit, samples=samples,
-                        resume=resume, progress=progress,
-                    )
-                )  # fmt: skip
-        except KeyboardInterrupt as error:
-            raise cli.Interrupted(resumable=True) from error
-        results.append(result)
-        cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint))
-        for part in evaluation_report(result.rows, result.usage):
-            console.print(part, highlight=False)
+    try:
+        with TerminalProgress(console) as progress:
+            results = asyncio.run(
+                run_evaluation(
+                    settings, data=data, checkpoint=checkpoint, workflow=given, limit=limit, samples=samples,
+                    resume=resume, progress=progress,
+                )
+            )  # fmt: skip
+    except KeyboardInterrupt as error:
+        raise cli.Interrupted(resumable=True) from error
+    cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint))
+    for result in results:
+        for part in troubles(result.rows):
+            cli.show(console, part)
         cli.show(console, f"records  {result.records}", *([f"results  {result.file}"] if result.scored else []))
-    for part in summary_tables([row for result in results for row in result.rows.items()]):
-        console.print(part, highlight=False)
+    for table in (usage_table(results[-1].usage), *summary_tables([row for r in results for row in r.rows.items()])):
+        console.print(table, highlight=False)
     if as_json:
-        parts = [result.as_json() for result in results]
-        usage = functools.reduce(added, (result.usage for result in results))
-        rows = [row for part in parts for row in part["datasets"]]
-        cli.print_json({**parts[0], "datasets": rows, "usage": {role: asdict(of) for role, of in usage.items()}})
+        rows = [row for result in results for row in result.as_json()["datasets"]]
+        cli.print_json({**results[-1].as_json(), "datasets": rows})
     if not all(result.scored for result in results):
         cli.echo("error: no problem could be scored, see the reasons above; results are unchanged", err=True)
         raise typer.Exit(1)

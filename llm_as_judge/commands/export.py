@@ -1,7 +1,7 @@
 """``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,7 +118,7 @@ def export(
         raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if as_json:
-        cli.print_json(asdict(result))
+        cli.print_json(result)
         return
     console = cli.make_console(as_json)
     cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))

@@ -42,7 +42,6 @@ def calibrate(
 
     from llm_as_judge.assembly.services import open_judge
     from llm_as_judge.judging import calibration
-    from llm_as_judge.views.charts import confusion_chart
     from llm_as_judge.views.terminal import calibration_table
 
     settings, console = options.load(**{"judge.mode": mode}), cli.make_console(as_json)
@@ -56,14 +55,12 @@ def calibrate(
 
     counts = asyncio.run(count())  # plain candidates first
     kinds = [row.as_json() for row in counts]
-    chart = settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.png"
+    file = settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.json"
     summary = {name: kinds[0][name] for name in _SUMMARY}
-    files = {"file": str(pairs), "picture": str(chart)}
-    result = {"mode": mode, **summary, "kinds": kinds, "line": counts[0].line(), **files}
-    confusion_chart(kinds, chart, f"{pairs.stem}: judge, mode {mode}")
-    write_json(chart.with_suffix(".json"), result)
+    result = {"mode": mode, **summary, "kinds": kinds, "line": counts[0].line(), "file": str(pairs)}
+    write_json(file, result)
     console.print(calibration_table(counts))
-    cli.show(console, f"picture {chart}")
+    cli.show(console, f"results {file}")
     if as_json:
         cli.print_json(result)
     else:

@@ -101,7 +101,7 @@ def make_plan(
     if log is not None:
         work, notes = _measured(work, log), []
     # Two held-out evaluations, and one of each single workflow; no judge is asked.
-    single = len(SHAPES) if config.evaluation.plan_matrix else int(config.evaluation.baselines)
+    single = {"none": 0, "single": 1, "all": len(SHAPES)}[config.evaluation.baselines]
     evaluations = work.asked(config.data.eval_problems * given.calls * (2 + single))
     steps = config.training.max_steps
     run = {name: tokens * steps + evaluations.get(name, 0.0) for name, tokens in work.tokens.items()}
@@ -363,7 +363,7 @@ def plan(
     log = find_log(config, run) if run is not None else None
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
-        cli.print_json(asdict(found))
+        cli.print_json(found)
         return
     console = cli.make_console(False)
     for part in _tables(found):

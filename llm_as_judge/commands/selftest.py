@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -66,7 +65,7 @@ def selftest(
             else:
                 results.append(run_check(name, partial(_run, commands[name], folder / f"{name}.log", settings)))
     report: dict[str, Any] = {"host": platform.node(), "device": device, "versions": versions()}
-    report |= {"ok": all(result.ok for result in results), "parts": [asdict(result) for result in results]}
+    report |= {"ok": all(result.ok for result in results), "parts": results}
     as_data, as_table = (folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md"))
     write_json(as_data, report)
     as_table.write_text(as_markdown(report), encoding="utf-8")
@@ -100,7 +99,7 @@ def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[l
             "executor.base_url": address, "judge.base_url": address, "output_dir": folder / name / "checkpoints",
             "log_dir": folder / name / "logs", "results_dir": folder / name / "results", "eval_problems": size,
             "persistence_dir": folder / name / "buffer", "rollout_batch_size": size, "max_problems": 40,
-            "num_return_sequences_in_group": size, "plan_matrix": "false", "baselines": "false",
+            "num_return_sequences_in_group": size, "baselines": "none",
             "generation.engine": engine, **({"engine.python": _absolute(python)} if python else {}),
         }  # fmt: skip
         train = ["-m", "llm_as_judge", "train", "--config", "config/embedded.yaml", "--device", device]
@@ -141,10 +140,9 @@ def versions() -> dict[str, str]:
 
 
 def as_markdown(report: dict[str, Any]) -> str:
+    from llm_as_judge.views.terminal import markdown
+
     named = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
-    rows = [
-        f"| {part['name']} | {'pass' if part['ok'] else 'fail'} | {part['detail'].replace('|', '/')} |"
-        for part in report["parts"]
-    ]
+    rows = [(part.name, "pass" if part.ok else "fail", part.detail) for part in report["parts"]]
     title = f"# Self-test on {report['device']}, {report['host']}"
-    return "\n".join([title, "", named, "", "| part | result | figures |", "|---|---|---|", *rows]) + "\n"
+    return f"{title}\n\n{named}\n\n{markdown(('part', 'result', 'figures'), rows)}\n"

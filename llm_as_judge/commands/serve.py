@@ -16,7 +16,6 @@ def serve(
         int, typer.Option(metavar="N", min=0, max=65535, help="Port to listen on; 0: any free port.")
     ] = 8010,
     domain: cli.DomainName = "math",
-    repair: cli.Repair = False,
     fallback: cli.Fallback = False,
     max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of problems in progress.")] = 64,
     api_key: Annotated[
@@ -43,7 +42,5 @@ def serve(
             cli.echo("warning: other machines may ask without a key; set one with --api-key", err=True)
 
     solver = Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None)
-    endpoint = Endpoint(
-        solver, domain=known, repair=repair, fallback=fallback, max_requests=max_requests, api_key=api_key
-    )
+    endpoint = Endpoint(solver, domain=known, fallback=fallback, max_requests=max_requests, api_key=api_key)
     asyncio.run(run_server(endpoint, host, port, ready))

@@ -54,7 +54,6 @@ async def run_server(
 class Endpoint:
     solver: Solver
     domain: Domain = "math"  # of requests without one
-    repair: bool = False
     fallback: bool = False
     max_requests: int = 64  # problems in progress at once
     api_key: str | None = None  # that clients must send; None: none needed
@@ -110,9 +109,7 @@ class Endpoint:
         """Raises ``RequestError``."""
         draw = request.draw if request.draw.seed is None else replace(request.draw, seed=request.draw.seed + index)
         try:
-            return await self.solver.answer(
-                request.question, draw, repair=self.repair, fallback=self.fallback, on_workflow=on_workflow
-            )
+            return await self.solver.answer(request.question, draw, fallback=self.fallback, on_workflow=on_workflow)
         except DataError as error:
             raise RequestError(str(error)) from error
         except InfrastructureError as error:
@@ -193,7 +190,6 @@ def _choice(index: int, solution: Solution, request: ChatRequest) -> dict[str, A
     workflow = {
         "outcome": execution.outcome,
         "operators": [call.name for call in execution.calls],
-        "repaired": solution.repaired,
         "fallback": solution.fallback,
         "executor_tokens": execution.tokens,
         "cost": execution.cost,

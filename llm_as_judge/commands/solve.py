@@ -24,7 +24,6 @@ def solve(
     ] = None,
     domain: cli.DomainName = "math",
     entry_point: cli.EntryPoint = None,
-    repair: cli.Repair = False,
     fallback: cli.Fallback = False,
     as_json: cli.AsJson = False,
 ) -> None:
@@ -44,7 +43,7 @@ def solve(
 
     async def answer() -> "Solution":
         async with Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None) as solver:
-            return await solver.answer(question, repair=repair, fallback=fallback)
+            return await solver.answer(question, fallback=fallback)
 
     console = cli.make_console(as_json)
     cli.show_caveat(console, settings)
@@ -68,7 +67,6 @@ def _lines(solution: "Solution") -> Iterator[str]:
         for key, value in call.result.items():
             if key not in ("parse_ok", "error") or value not in (True, ""):
                 yield f"    {key}: {value}"
-    marks = [name for name in ("repaired", "fallback") if getattr(solution, name)]
     if execution.error:
         yield f"{execution.outcome}: {execution.error}"
-    yield f"answer{' (' + ', '.join(marks) + ')' if marks else ''}: {solution.answer}"
+    yield f"answer{' (fallback)' if solution.fallback else ''}: {solution.answer}"

@@ -2,15 +2,16 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from msgspec import to_builtins
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
-from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
+from llm_as_judge.evaluation.metrics import Estimate, paired_difference
 from llm_as_judge.files import write_json
 from llm_as_judge.types import Domain
 
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from llm_as_judge.assembly.run_folder import Started
     from llm_as_judge.assembly.training import Training
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.agreement import Agreement
     from llm_as_judge.evaluation.baselines import Row
-    from llm_as_judge.evaluation.evaluate import Evaluation, PolicyAuthor
+    from llm_as_judge.evaluation.evaluate import PolicyAuthor
     from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.events import RolloutEvent
+    from llm_as_judge.judging.calibration import Counts
     from llm_as_judge.llm.client import Usage
 
 
@@ -37,7 +39,7 @@ class TrainResult:
     baselines: "Sequence[Row]"
     workflows: Mapping[str, Mapping[Domain, float]]  # accuracy of each workflow of the catalogue alone
     learned: Mapping[Domain, str]  # the plan the policy writes most; '' for a shape outside the catalogue
-    judge: "Agreement | None"
+    judge: "Counts | None"
     problems: int
     steps: int
     sandbox: str
@@ -62,15 +64,15 @@ class TrainResult:
             "seed": config.training.seed,
             "before": self.before.as_json(),
             "after": self.after.as_json(),
-            "gain": {"value": number(gain.value), "interval": [gain.low, gain.high], "problems": gain.n},
+            "gain": {"value": gain.value, "interval": [gain.low, gain.high], "problems": gain.n},
             "baselines": {row.name: row.as_json() for row in self.baselines},
-            "workflows": {p: {d: number(v) for d, v in cells.items()} for p, cells in self.workflows.items()},
+            "workflows": self.workflows,
             "learned": self.learned,
-            "judge": asdict(self.judge) if self.judge else {},
+            "judge": self.judge.as_json() if self.judge else {},
             "problems": self.problems,
             "steps": self.steps,
             "sandbox": self.sandbox,
-            "usage": {role: asdict(usage) for role, usage in self.usage.items()},
+            "usage": self.usage,
             "seconds": self.seconds,
         }
 
@@ -84,13 +86,14 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.agreement import agreement
+    from llm_as_judge.evaluation.summary import summarise
     from llm_as_judge.events import UsageEvent
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.charts import learning_curve
     from llm_as_judge.workflow.shapes import SHAPES
 
-    begun, settings = time.monotonic(), config.evaluation
+    begun = time.monotonic()
     with join() as ranks:
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
@@ -100,23 +103,24 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             await training.train()
             training_seconds = time.monotonic() - training_began
 
-            after = await _measured(training, "trained policy", training.trained, progress)
-            plans = tuple(SHAPES) if settings.plan_matrix else (baselines.SINGLE_CALL,) * settings.baselines
+            records = await _measured(training, "trained policy", training.trained, progress)
+            after = summarise(records)
+            plans = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
             matrix = await baselines.measure(
                 heldout, services.official, lambda done: progress.advance("single workflows", done, len(plans)), plans
             )
-            judged = matrix.rollouts or after.rollouts
-            agreed = await agreement(services.alone, judged) if services.alone else None
-            tops = {domain: next(iter(shapes)) for domain, shapes in after.summary.shapes.items()}
+            judged = [record for own in matrix.evaluations.values() for record in own] or records
+            agreed = await agreement(services.alone, heldout, judged) if services.alone else None
+            tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
             step = training.trainer.step
-            run.log.log(UsageEvent(step=step, models=services.usage()))
+            run.log.log(UsageEvent(step=step, models=to_builtins(services.usage())))
             logged = LogReader.read(folder.log_file)
             result = TrainResult(
                 run=run,
                 before=before,
-                after=after.summary,
-                baselines=baselines.rows(matrix) if settings.baselines else [],
-                workflows=matrix.accuracies() if settings.plan_matrix else {},
+                after=after,
+                baselines=baselines.rows(matrix),
+                workflows=matrix.accuracies() if len(plans) > 1 else {},
                 learned={domain: top if top in SHAPES else "" for domain, top in tops.items()},
                 judge=agreed,
                 problems=len(heldout),
@@ -132,39 +136,45 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
     return result
 
 
-async def _measured(training: "Training", name: str, author: "PolicyAuthor", progress: Progress) -> "Evaluation":
+async def _measured(
+    training: "Training", name: str, author: "PolicyAuthor", progress: Progress
+) -> "Sequence[RolloutEvent]":
     """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
     from llm_as_judge.evaluation.evaluate import evaluate
     from llm_as_judge.evaluation.records import write_records
+    from llm_as_judge.evaluation.summary import summarise
 
-    config, problems = training.run.folder.config, training.problems.heldout
+    problems = training.problems.heldout
     progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
-    found = await evaluate(
+    records = await evaluate(
         problems, author, training.services.official, lambda done: progress.advance(name, done, len(problems))
     )
-    file = f"{config.base_model.key}_{config.output.run_name}_{name.replace(' ', '_')}.jsonl"
-    write_records(config.output.results_dir / "evaluation" / file, found.records)
-    training.tracked.evaluation(author.version, found.summary, "heldout/")
-    return found
+    write_records(_file(training, name), records)
+    training.tracked.evaluation(author.version, summarise(records), "heldout/")
+    return records
+
+
+def _file(training: "Training", name: str) -> Path:
+    output, key = training.run.folder.config.output, training.run.folder.config.base_model.key
+    return output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
 
 
 async def _before(training: "Training", progress: Progress) -> "Summary":
-    """The held-out evaluation before the first step, which a resumed run reads from its folder."""
+    """The held-out evaluation before the first step, of which a resumed run reads the records."""
     from llm_as_judge.assembly.policy import probe_policy
-    from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.evaluation.records import read_records
+    from llm_as_judge.evaluation.summary import summarise
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 
-    folder = training.run.folder
-    if folder.resumed_from is None:
+    name = "untrained policy"
+    if training.run.folder.resumed_from is None:
         written = probe_policy(training.author, training.problems)
         progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
-    elif folder.before.exists():
-        found = Summary.load(folder.before)
-        if len(found.by_problem) == len(training.problems.heldout):
-            return found
-    summary = (await _measured(training, "untrained policy", training.author, progress)).summary
-    summary.save(folder.before)
-    return summary
+    elif (file := _file(training, name)).exists():
+        records = list(read_records(file))
+        if len(records) == len(training.problems.heldout):
+            return summarise(records)
+    return summarise(await _measured(training, name, training.author, progress))
 
 
 @cli.grouped
@@ -205,7 +215,7 @@ def train(
 
 def _print_report(console: "Console", result: TrainResult) -> None:
     from llm_as_judge.views.evaluation import usage_table
-    from llm_as_judge.views.terminal import gain_line, plans_table, result_table, shapes_table
+    from llm_as_judge.views.terminal import gain_line, judge_line, plans_table, result_table, shapes_table
 
     rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
@@ -213,11 +223,8 @@ def _print_report(console: "Console", result: TrainResult) -> None:
     console.print(shapes_table(result.before.shapes, result.after.shapes))
     if result.workflows:
         console.print(plans_table(result.workflows, result.learned))
-    if (judge := result.judge) and judge.agreement is not None:
-        console.print(
-            f"The LLM judge alone agrees with the reference on {100 * judge.agreement:.1f} % of {judge.pairs} answers "
-            f"({judge.false_accepts} false accepts, {judge.false_rejects} false rejects, {judge.abstained} abstained)."
-        )
+    if result.judge and (line := judge_line(result.judge.as_json())):
+        console.print(line)
     console.print(usage_table(result.usage))
     seconds, folder = result.seconds, result.run.folder
     console.print(f"steps {result.steps}, training {seconds['training']:.0f} s, total {seconds['all']:.0f} s")

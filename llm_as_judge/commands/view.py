@@ -36,12 +36,7 @@ class InspectLogs:
 
     def update(self) -> list[Path]:
         """Writes the logs of new steps and evaluations; raises ``OSError``."""
-        from llm_as_judge.views.inspect_logs import announce
-
-        written = [*self._steps(), *self._evaluations()]
-        if written:
-            announce(written[-1])
-        return written
+        return [*self._steps(), *self._evaluations()]
 
     def _steps(self) -> Iterator[Path]:
         from llm_as_judge.events import RunEvent

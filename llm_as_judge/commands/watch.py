@@ -55,7 +55,7 @@ def analyze(
     if not found.total.rollouts:
         raise ConfigError(f"{log}: no rollouts yet; follow the run with llm-as-judge monitor")
     if as_json:
-        cli.print_json(found.as_json())
+        cli.print_json(found)
         return
     console = cli.make_console(as_json)
     for part in analysis_tables(found):

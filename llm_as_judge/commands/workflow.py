@@ -33,7 +33,7 @@ def lint(
     workflow = read_workflow(path)
     findings = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
     if as_json:
-        cli.print_json([dataclasses.asdict(finding) for finding in findings])
+        cli.print_json(findings)
     else:
         for finding in findings:
             kind = "error" if finding.fatal else "warning"

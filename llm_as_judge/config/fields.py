@@ -1,11 +1,14 @@
 """Value types of settings: strict numbers, paths, URLs and lists, and the base class of all sections."""
 
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
 from typing_extensions import Self
 
 
@@ -86,3 +89,29 @@ class Strict(BaseModel):
             if isinstance(value, float) and abs(value) > _MAX_FLOAT:
                 raise ValueError(f"{name} must be at most {_MAX_FLOAT:g}, got {value:g}")
         return self
+
+
+def members(annotation: Any) -> list[Any]:
+    """Alternatives of a type, without ``Annotated``."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        return members(arguments[0])
+    if origin in (types.UnionType, typing.Union):
+        return [member for part in arguments for member in members(part)]
+    return [annotation]
+
+
+def takes_text(annotation: Any) -> bool:
+    """Whether all values of a setting are text or lists of text, whatever YAML would make of it (``off`` is a word)."""
+    kinds = (str, Path, types.NoneType)
+    return all(member in kinds or typing.get_origin(member) in (Literal, tuple) for member in members(annotation))
+
+
+def takes_list(annotation: Any) -> bool:
+    return any(typing.get_origin(member) is tuple for member in members(annotation))
+
+
+def names_input(field: FieldInfo) -> bool:
+    """Whether the setting names files to read."""
+    inner = [mark for member in typing.get_args(field.annotation) for mark in typing.get_args(member)]
+    return any(isinstance(mark, Input) for mark in (*field.metadata, *inner))

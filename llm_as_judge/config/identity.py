@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.describe import names_input
+from llm_as_judge.config.fields import names_input
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 

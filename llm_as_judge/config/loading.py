@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from llm_as_judge.config.describe import members, names_input, takes_list, takes_text
 from llm_as_judge.config.endpoints import DEFAULT_API_KEY
+from llm_as_judge.config.fields import members, names_input, takes_list, takes_text
 from llm_as_judge.config.registry import did_you_mean, nearest
 from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config
 from llm_as_judge.config.sources import SHIPPED, Setting, environment, find_file, read_value, read_yaml
@@ -60,7 +60,7 @@ def load_config(
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_explain(error, settings, str(path or "defaults"))) from None
+        raise ConfigError(explain(error, str(path or "defaults"), settings)) from None
     config._base_model = base_model
     return config
 
@@ -212,15 +212,17 @@ def _machine_endpoint(
     return {_leaf(f"{role}.{_ALIASES.get(leaf, leaf)}", child.origin): child for leaf, child in entry.items()}
 
 
-def _explain(error: ValidationError, settings: Mapping[str, Setting], source: str) -> str:
+def explain(error: ValidationError, source: str, settings: Mapping[str, Setting]) -> str:
     """One line per wrong setting: place, full name, value, reason."""
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         name, inner = ".".join(map(str, item["loc"][:2])), ".".join(map(str, item["loc"][2:3]))
-        place = f"{source}: {name}"
+        place = f"{source}: {name or 'settings'}"
         if (setting := settings.get(name)) is not None:
             key = f"{name}.{inner}" if inner and isinstance(setting.value, dict) else name
             value = "***" if name.endswith(".api_key") else repr(item["input"])
             place = f"{setting.origin}: {key} = {value}"
+        elif not isinstance(item["input"], (dict, BaseModel)):
+            place += f" = {item['input']!r}"
         lines.setdefault(place, []).append(item["msg"].removeprefix("Value error, "))
     return "\n".join(f"{place}: {' or '.join(reasons)}" for place, reasons in lines.items())

@@ -1,6 +1,6 @@
 """Schema of the configuration: strict, frozen, with one description per setting.
 
-The documentation is generated from the descriptions (``describe``); ``loading`` fills the schema from files.
+``scripts/generate_docs.py`` writes the descriptions to the documentation; ``loading`` fills the schema from files.
 """
 
 import typing
@@ -139,10 +139,7 @@ class GenerationConfig(Strict):
 
 class DataConfig(Strict):
     _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
-    source: Literal["embedded", "files"] = Field(
-        "embedded", description="Generated problems, or the JSONL files below; naming a file implies files."
-    )
-    train_dataset: InputPath | None = Field(None, description="JSONL file of training problems.")
+    train_dataset: InputPath | None = Field(None, description="JSONL file of training problems; null = generated ones.")
     val_dataset: InputPath | None = Field(None, description="JSONL file of validation problems.")
     test_dataset: InputPath | None = Field(None, description="JSONL file of test problems.")
     domain_ratios: Mapping[Domain, Float] = Field(
@@ -158,26 +155,18 @@ class DataConfig(Strict):
         None, gt=0, description="Maximum number of training problems, sampled in the same way; null = all."
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _files_are_meant(cls, given: Any) -> Any:
-        """Naming a file implies ``source: files``."""
-        if isinstance(given, dict) and "source" not in given and any(map(given.get, cls._FILES)):
-            return {**given, "source": "files"}
-        return given
+    @property
+    def generated(self) -> bool:
+        """Whether the problems are generated ones of the embedded world."""
+        return self.train_dataset is None
 
     @model_validator(mode="after")
     def _consistent(self) -> "DataConfig":
         check_shares("domain_ratios", self.domain_ratios, DOMAINS)
         named = [name for name in self._FILES if getattr(self, name) is not None]
-        if self.source == "embedded" and named:
+        if named and self.generated:
             raise ValueError(
-                f"source is 'embedded', but {', '.join(named)} names a file; remove source to use the file, or remove "
-                "the file to use generated problems"
-            )
-        if self.source == "files" and self.train_dataset is None:
-            raise ValueError(
-                f"{', '.join(named) or 'source'} means files, but train_dataset is not set; set it to a JSONL file "
+                f"{', '.join(named)} means files, but train_dataset is not set; set it to a JSONL file "
                 "(to evaluate only: evaluate --data FILE)"
             )
         places = {name: Path(getattr(self, name)).resolve() for name in named}
@@ -252,8 +241,9 @@ class RewardConfig(Strict):
 class EvaluationConfig(Strict):
     """Additional measurements at the end of a training run; each runs every held-out problem."""
 
-    baselines: bool = Field(True, description="Compare with a single call and, with plan_matrix, with fixed workflows.")
-    plan_matrix: bool = Field(True, description="Measure each built-in workflow separately.")
+    baselines: Literal["none", "single", "all"] = Field(
+        "all", description="none; single: a single call of the executor; all: also each built-in workflow."
+    )
 
 
 class BufferConfig(Strict):
@@ -261,8 +251,9 @@ class BufferConfig(Strict):
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
-    persistence_dir: OutputPath | None = Field(None, description="Folder of the stored buffer; null = not stored.")
-    reuse: bool = Field(False, description="Start a new run with the stored workflows; false: move them aside.")
+    persistence_dir: OutputPath | None = Field(
+        None, description="Folder of the runs' stored buffers; null = not stored."
+    )
 
 
 class BudgetConfig(Strict):

@@ -6,7 +6,7 @@ Hidden tests must reject solutions that do nothing; runs refuse such problems be
 """
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,14 +43,10 @@ class GoldReport:
     failures: tuple[Failure, ...]
 
 
-async def check_golds(
-    paths: Iterable[Path],
-    dataset: Dataset | None,
-    sandbox: Sandbox,
-    fields: Mapping[str, Sequence[str]] = custom.FIELDS,
-) -> GoldReport:
-    """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind, with the field names of
-    ``fields``. Raises ``DataError`` for a missing file.
+async def check_golds(paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox) -> GoldReport:
+    """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind.
+
+    Raises ``DataError`` for a missing file.
     """
     judge = Judge(RULES_ONLY, None, sandbox, official=True)
     records = golds = 0
@@ -64,7 +60,7 @@ async def check_golds(
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, record, fields)
+            problem, answers = _parsed(dataset, record)
         except DataError as error:
             failures.append(Failure(place, str(error)))
         else:
@@ -128,12 +124,10 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     return [Failure(question.id, reason) for reason in reasons]
 
 
-def _parsed(
-    dataset: Dataset | None, record: Record, fields: Mapping[str, Sequence[str]]
-) -> tuple[Problem, tuple[str, ...]]:
+def _parsed(dataset: Dataset | None, record: Record) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a record, and replies that must be judged correct."""
-    dataset = dataset or DATASETS.get(recognise(record, fields))
+    dataset = dataset or DATASETS.get(recognise(record))
     if dataset:
         return dataset.parse(record), dataset.golds(record)
-    problem = custom.parse(record, fields)
+    problem = custom.parse(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

@@ -6,14 +6,14 @@ changed fields.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
 from llm_as_judge.data.files import write_lines, writing
-from llm_as_judge.data.settings import DatasetSettings, release_places, splits_there
+from llm_as_judge.data.settings import release_places, sources_of, splits_there
 from llm_as_judge.errors import DataError
 
 #: Hub id, configuration, split -> its records.
@@ -39,9 +39,8 @@ def fetch_from_hub(hub_id: str, config: str, split: str) -> Sequence[Any]:
 
 
 def download(
-    settings: DatasetSettings,
     raw: Path,
-    names: Iterable[str],
+    names: Collection[str],
     *,
     fetch: Fetch = fetch_from_hub,
     progress: Progress = lambda *_: None,
@@ -51,7 +50,7 @@ def download(
     Raises ``DataError`` if something cannot be fetched, with all files that can be put there by hand instead. Files
     fetched before that are kept.
     """
-    sources = settings.sources(list(names))
+    sources = sources_of(names)
     missing = {name: [s for s in x.splits if s not in splits_there(raw, name, x)] for name, x in sources.items()}
     files: dict[str, Any] = {}
     for name, splits in missing.items():

@@ -13,8 +13,6 @@ from llm_as_judge.files import locked
 
 #: Present in the output folder while its files are replaced.
 MARKER = ".incomplete"
-#: The index file in a folder of test sets.
-TEST_INDEX = "test_index.json"
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Lengths are in characters, of the statement that the policy reads (context and q
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,13 @@ from llm_as_judge.types import Domain, Problem
 _SHOWN = 300
 
 
-def inspect_file(path: Path, examples: int = 1, fields: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+def inspect_file(path: Path, examples: int = 1) -> dict[str, Any]:
     """The datasets in a file or folder, by name; one with several domains has an entry for each.
 
     Raises ``DataError`` with every bad record.
     """
     sets: defaultdict[tuple[str, Domain], list[Problem]] = defaultdict(list)
-    for problem in read_problems(path, fields=fields):
+    for problem in read_problems(path):
         sets[problem.question.dataset, problem.question.domain].append(problem)
     datasets = [dataset for dataset, _ in sets]
     return {

@@ -6,7 +6,7 @@ be read, loading fails with file, line and reason of each; a smaller training se
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -14,11 +14,10 @@ from pathlib import Path
 from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.files import TEST_INDEX, check_whole
+from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
-from llm_as_judge.data.settings import load_settings
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS, Problem
 
@@ -26,22 +25,18 @@ from llm_as_judge.types import DOMAINS, Problem
 TEST_SETS = Path("data/test")
 
 
-def read_problems(
-    path: Path, limit: int | None = None, fields: Mapping[str, Sequence[str]] | None = None
-) -> list[Problem]:
+def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
     """The first ``limit`` problems (default: all) of a file or folder.
 
-    ``fields`` gives other spellings of the project's own field names (default: those of config/dataset.yaml). Raises
-    ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
+    Raises ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
     """
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
     check_whole(path)
-    spellings = load_settings().fields if fields is None else fields
 
     def parse(record: Record) -> Problem:
-        dataset = DATASETS.get(recognise(record, spellings))
-        return dataset.parse(record) if dataset else custom.parse(record, spellings)
+        dataset = DATASETS.get(recognise(record))
+        return dataset.parse(record) if dataset else custom.parse(record)
 
     problems: list[Problem] = []
     faults = Faults()
@@ -55,10 +50,10 @@ def read_problems(
     return problems
 
 
-def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELDS) -> str:
+def recognise(record: Record) -> str:
     """Name of the benchmark of ``record``, or ``custom`` for the project's own format. Raises ``DataError``."""
     has = record.keys()
-    named = custom.spelt(record, fields)
+    named = custom.spelt(record)
     if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
         return "custom"
     for name, dataset in reversed(list(DATASETS.items())):
@@ -73,11 +68,8 @@ def recognise(record: Record, fields: Mapping[str, Sequence[str]] = custom.FIELD
 
 
 def each_set(places: Sequence[Path]) -> list[Path]:
-    """``places``, with each folder that ``data process`` wrote replaced by its test sets."""
-    found: list[Path] = []
-    for place in places:
-        found += sorted(place.glob("*_test.jsonl")) if (place / TEST_INDEX).is_file() else [place]
-    return found
+    """``places``, with each folder of test sets (``NAME_test.jsonl``) replaced by these files."""
+    return [file for place in places for file in sorted(place.glob("*_test.jsonl")) or [place]]
 
 
 def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:

@@ -16,11 +16,11 @@ import msgspec
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.files import TEST_INDEX, replacing, write_lines
+from llm_as_judge.data.files import replacing, write_lines
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
-from llm_as_judge.data.settings import DatasetSettings, raw_files, splits_there
+from llm_as_judge.data.settings import Mix, raw_files, sources_of, splits_there
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import sha256_of, write_json
@@ -43,7 +43,7 @@ class Job:
     receives progress messages.
     """
 
-    settings: DatasetSettings
+    mix: Mix
     raw: Path
     out: Path
     mode: SplitMode = "plan-c"
@@ -74,7 +74,7 @@ def process(job: Job) -> dict[str, Any]:
     """
     if job.mode not in ("plan-c", "official"):
         raise ConfigError(f"--split must be plan-c or official, got {job.mode!r}")
-    mix, used = job.settings.mix, _splits(job)
+    mix, used = job.mix, _splits(job)
     pools = _pools(job, used)
     entries = _read(job, pools)
     domains = {name: DATASETS[name].domain for name in mix.datasets}
@@ -101,29 +101,26 @@ def process(job: Job) -> dict[str, Any]:
         "files": {},
     }
     with replacing(job.out, _STALE) as staged:
-        tests = {}
         for name, sides in datasets.items():
             places = {f"processed/{name}_{side}.jsonl": getattr(sides, side) for side in _written(job)}
             for place, own in (places | {f"test/{name}_test.jsonl": sides.test}).items():
-                info["files"][place] = facts = write_lines(staged / place, (entry.line for entry in own))
-            tests[name] = {"file": f"{name}_test.jsonl", "domain": domains[name], **facts}
+                info["files"][place] = write_lines(staged / place, (entry.line for entry in own))
             job.tell(f"{name}: {len(sides.train):,} train, {len(sides.val):,} validation, {len(sides.test):,} test")
         for side in _written(job):
             _mix(job, staged, side, datasets, info)
         info["notes"] = _notes(job, info)
-        write_json(staged / "test" / TEST_INDEX, {"split": job.mode, "datasets": tests})
         write_json(staged / INFO, info)
     return info
 
 
 def _written(job: Job) -> list[str]:
-    return [side for side in SIDES if side != "val" or job.settings.mix.val_fraction]
+    return [side for side in SIDES if side != "val" or job.mix.val_fraction]
 
 
 def _splits(job: Job) -> dict[str, list[str]]:
     """The splits that are used of every benchmark."""
     used = {}
-    for name, source in job.settings.sources(job.settings.mix.datasets).items():
+    for name, source in sources_of(job.mix.datasets).items():
         used[name] = list(source.official.values() if job.mode == "official" else source.pool)
         if job.mode == "plan-c" and job.any_split and (there := splits_there(job.raw, name, source)):
             used[name] = [split for split in source.pool if split in there] or there
@@ -133,7 +130,7 @@ def _splits(job: Job) -> dict[str, list[str]]:
 def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
     """What is read: one pool for each benchmark, two for one with published splits, and one for users' own files."""
     pools, missing = list[_Pool](), list[str]()
-    for name, source in job.settings.sources(job.settings.mix.datasets).items():
+    for name, source in sources_of(job.mix.datasets).items():
         dataset, parts = DATASETS[name], {name: list(used[name])}
         if job.mode == "official":
             parts = {f"{name} {side}": [published] for side, published in source.official.items()}
@@ -151,7 +148,7 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
         raise DataError("\n".join(missing))
     if job.custom:
         own = [file for path in job.custom for file in files_in(path)]
-        pools.append(_Pool("custom", own, partial(custom.parse, fields=job.settings.fields)))
+        pools.append(_Pool("custom", own, custom.parse))
     if not pools:
         raise ConfigError("there is nothing to process: name --datasets or --custom FILE")
     return pools
@@ -165,7 +162,7 @@ def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | Non
 def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     """The entries of every pool, users' own by domain (``custom_math``). Raises ``DataError`` with every bad record."""
     entries: dict[str, list[Entry]] = {}
-    faults, seed = Faults(), job.settings.mix.seed
+    faults, seed = Faults(), job.mix.seed
     for pool in pools:
         for file in pool.files:
             for _, problem in parsed(file, pool.parse, faults):
@@ -186,7 +183,7 @@ def _line(record: Record) -> bytes:
 
 
 def _sides(job: Job, name: str, entries: Mapping[str, list[Entry]]) -> Sides:
-    mix = job.settings.mix
+    mix = job.mix
     if job.mode == "official" and name in DATASETS:
         train, test = (entries.get(f"{name} {side}", []) for side in ("train", "test"))
         sides = split_official(train, test, mix.val_fraction)
@@ -199,7 +196,7 @@ def _sides(job: Job, name: str, entries: Mapping[str, list[Entry]]) -> Sides:
 
 def _mix(job: Job, staged: Path, side: str, datasets: Mapping[str, Sides], info: dict[str, Any]) -> None:
     """Write ``mixed/<side>_mixed.jsonl`` and add its facts to ``info``."""
-    mix = job.settings.mix
+    mix = job.mix
     size = {"train": mix.train_size, "test": mix.test_size, "val": round(mix.train_size * mix.val_fraction)}[side]
     entries: dict[str, list[Entry]] = {name: getattr(sides, side) for name, sides in datasets.items()}
     domains: dict[str, Domain] = {name: facts["domain"] for name, facts in info["datasets"].items()}
@@ -226,7 +223,7 @@ def _mix(job: Job, staged: Path, side: str, datasets: Mapping[str, Sides], info:
 def _notes(job: Job, info: Mapping[str, Any]) -> list[str]:
     """What a user should know before training on the mix."""
     notes = []
-    for name, source in job.settings.sources(job.settings.mix.datasets).items() if job.mode == "plan-c" else ():
+    for name, source in sources_of(job.mix.datasets).items() if job.mode == "plan-c" else ():
         used, wanted = (", ".join(splits) for splits in (info["datasets"][name]["splits"], source.pool))
         if used != wanted:
             notes.append(f"{name}: {wanted} had no files; {used} taken instead (--any-split)")

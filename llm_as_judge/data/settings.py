@@ -1,19 +1,27 @@
-"""``config/dataset.yaml``: how benchmarks are mixed, other names of users' own fields, and changed sources."""
+"""``config/dataset.yaml``, how benchmarks are mixed, and the places of raw files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from llm_as_judge.config.fields import Float, Names, Strict, as_tuple
+from llm_as_judge.config.loading import explain
 from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.config.sources import find_file, plain_yaml
-from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import Domain
+
+
+def sources_of(names: Collection[str]) -> dict[str, Source]:
+    """The sources of datasets. Raises ``ConfigError`` for an unknown name."""
+    for name in names:
+        if name not in DATASETS:
+            raise ConfigError(f"no dataset {name!r}: {did_you_mean(name, DATASETS)}there are {', '.join(DATASETS)}")
+    return {name: DATASETS[name].source for name in names}
 
 
 class Mix(Strict):
@@ -33,33 +41,15 @@ class Mix(Strict):
             raise ValueError(f"train_test must be two whole numbers > 0, got {list(self.train_test)}")
         if any(ratio < 0 for ratio in self.domain_ratios.values()) or not sum(self.domain_ratios.values()):
             raise ValueError(f"domain_ratios must be >= 0 and not all 0, got {dict(self.domain_ratios)}")
+        sources_of(self.datasets)
         return self
 
 
-class DatasetSettings(Strict):
-    """The whole file. ``datasets`` replaces sources of the catalog, such as the hub id by that of a mirror."""
-
-    datasets: Mapping[str, Source] = {}
+class _File(Strict):
     mix: Mix = Mix()
-    fields: Mapping[str, Names] = Field(default_factory=lambda: {n: tuple(also) for n, also in custom.FIELDS.items()})
-
-    @model_validator(mode="after")
-    def _known(self) -> "DatasetSettings":
-        for key, given, known in (("datasets", self.datasets, DATASETS), ("fields", self.fields, custom.NAMES)):
-            if unknown := sorted({*given} - {*known}):
-                raise ValueError(f"{key} has {unknown[0]!r}; there are {', '.join(known)}")
-        self.sources(self.mix.datasets)
-        return self
-
-    def sources(self, names: Sequence[str]) -> dict[str, Source]:
-        """The sources of ``names``. Raises ``ConfigError`` for an unknown name."""
-        for name in names:
-            if name not in DATASETS:
-                raise ConfigError(f"no dataset {name!r}: {did_you_mean(name, DATASETS)}there are {', '.join(DATASETS)}")
-        return {name: self.datasets.get(name, DATASETS[name].source) for name in names}
 
 
-def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> DatasetSettings:
+def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> Mix:
     """The settings of ``path``, by default of ``dataset.yaml`` in ./config, else of the one shipped with the package.
     ``changes`` replace values of ``mix``, except by None.
 
@@ -71,14 +61,9 @@ def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = 
     if isinstance(tree, dict) and isinstance(mix := tree.get("mix", {}), dict):
         tree["mix"] = {**mix, **wanted}
     try:
-        return DatasetSettings.model_validate(tree)
+        return _File.model_validate(tree).mix
     except ValidationError as error:
-        lines = []
-        for item in error.errors(include_url=False):
-            given = "" if isinstance(item["input"], (dict, BaseModel)) else f" = {item['input']!r}"
-            place = ".".join(map(str, item["loc"])) or "settings"
-            lines.append(f"{path}: {place}{given}: {item['msg'].removeprefix('Value error, ')}")
-        raise ConfigError("\n".join(lines)) from None
+        raise ConfigError(explain(error, str(path), {})) from None
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:

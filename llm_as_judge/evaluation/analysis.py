@@ -18,7 +18,7 @@ import msgspec
 from llm_as_judge.evaluation.metrics import mean, mean_known
 from llm_as_judge.events import EvalEvent, RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
-from llm_as_judge.runlog import LogReader, json_data
+from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.lint.codes import CODES
 
@@ -61,9 +61,6 @@ class Analysis:
     total: Line
     by: Mapping[str, Mapping[str, Line]]  # dimension, key; the most frequent first
     time: Sequence[Part]
-
-    def as_json(self) -> dict[str, Any]:
-        return dict(json_data(self))
 
 
 def analyze_log(path: Path) -> Analysis:
@@ -165,12 +162,12 @@ def read_story(log: Path, results: Path) -> Story:
         if isinstance(found, RunEvent):
             steps = _added(steps, found)
             continue
-        for rollout in found.rollouts:
+        for rollout, _, prompt in found.members():
             steps = _added(steps, rollout)
             if rollout.reward is None:
                 continue
-            prompt, kind = found.prompts.get(rollout.problem), (rollout.domain, rollout.shape, rollout.outcome)
-            shown = Shown(rollout, (prompt.question or prompt.user) if prompt else rollout.problem)
+            kind = (rollout.domain, rollout.shape, rollout.outcome)
+            shown = Shown(rollout, prompt.question or prompt.user)
             best[kind] = max(shown, best.get(kind, shown), key=lambda one: one.reward)
             worst[kind] = min(shown, worst.get(kind, shown), key=lambda one: one.reward)
     rollouts = [steps.get(step.step, []) for step in reader.steps]

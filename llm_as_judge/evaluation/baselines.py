@@ -11,14 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from llm_as_judge.evaluation.evaluate import Evaluation, Given, evaluate
+from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.metrics import Estimate, as_json, estimate, mean
 from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.runlog import json_data
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Rollout
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
@@ -41,7 +40,7 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
-        return {**as_json({"overall": self.overall, **self.domains}), **json_data(costs)}
+        return {**as_json({"overall": self.overall, **self.domains}), **costs}
 
 
 def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str, str] | None = None) -> Row:
@@ -56,25 +55,20 @@ def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Evaluations of several plans on the same problems."""
+    """Records of several plans on the same problems."""
 
-    evaluations: Mapping[str, Evaluation]
+    evaluations: Mapping[str, Sequence[RolloutEvent]]
 
     @property
     def problems(self) -> list[dict[str, RolloutEvent]]:
         """Records of each problem, by plan."""
-        columns = zip(*(e.records for e in self.evaluations.values()), strict=True)
+        columns = zip(*self.evaluations.values(), strict=True)
         return [dict(zip(self.evaluations, records, strict=True)) for records in columns]
 
     @property
     def domains(self) -> list[Domain]:
-        there = {record.domain for evaluation in self.evaluations.values() for record in evaluation.records}
+        there = {record.domain for records in self.evaluations.values() for record in records}
         return [d for d in DOMAINS if d in there]
-
-    @property
-    def rollouts(self) -> list[Rollout]:
-        """Rollouts that ran now."""
-        return [rollout for evaluation in self.evaluations.values() for rollout in evaluation.rollouts]
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
         """Accuracy by plan and domain."""
@@ -84,7 +78,7 @@ class Matrix:
         """The plan with the highest accuracy in each group of problems; the cheapest of several, unscored ones last."""
 
         def worth(plan: str, of: str) -> tuple[float, float]:
-            found = row(plan, [[r] for r in self.evaluations[plan].records if group(r) == of])
+            found = row(plan, [[r] for r in self.evaluations[plan] if group(r) == of])
             right, tokens = found.overall.value, found.tokens
             return (-1.0, 0.0) if math.isnan(right) else (right, -tokens)
 
@@ -116,7 +110,7 @@ async def measure(
     log: Callable[[str], AbstractContextManager[Ledger | None]] = lambda plan: nullcontext(),
 ) -> Matrix:
     """Runs every plan on every problem; ``log`` opens the ledger of each."""
-    evaluations: dict[str, Evaluation] = {}
+    evaluations: dict[str, Sequence[RolloutEvent]] = {}
     for done, plan in enumerate(plans, start=1):
         with log(plan) as known:
             evaluations[plan] = await evaluate(problems, plan_author(plan), parts, log=known)

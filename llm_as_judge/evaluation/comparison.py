@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
-from llm_as_judge.evaluation.metrics import Estimate, number, paired_difference
+from llm_as_judge.evaluation.metrics import Estimate, paired_difference
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 
 SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
-HALVING, PROBLEM_ORACLE = "best single workflow, by successive halving", "per-problem oracle"
+BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
 
 #: The plans that AFlow's search starts from.
@@ -44,18 +44,16 @@ class Compared:
 
     def as_json(self) -> dict[str, Any]:
         own = self.difference
-        paired = own and {"value": number(own.value), "interval": [own.low, own.high], "problems": own.n}
+        paired = own and {"value": own.value, "interval": [own.low, own.high], "problems": own.n}
         return {"name": self.row.name, **self.row.as_json(), "difference": paired}
 
 
-def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], winner: str | None) -> list[Compared]:
-    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``winner`` is
-    the plan found by successive halving, if there was a search. A method that needs an unmeasured plan has no row.
+def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], best: str) -> list[Compared]:
+    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
+    the plan with the highest accuracy on training problems. A method that needs an unmeasured plan has no row.
     """
     measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
-    made = [*_beforehand(matrix), random_policy(matrix)]
-    if winner:
-        made.append(matrix.everywhere(HALVING, winner))
+    made = [*_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
     made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
     return [

@@ -13,7 +13,6 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.official import answer_scores
 from llm_as_judge.evaluation.records import Ledger
-from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.policy.device import Device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
@@ -49,15 +48,18 @@ class PolicyAuthor:
     config: Config
     version: int = 0
 
-    def write(
-        self, questions: Sequence[Question], samples: int = 1, start: int = 0, *, any_length: bool = False
-    ) -> list[list[Completion]]:
-        """Workflows are invalid where the prompt exceeds ``training.prompt_max_length``, unless ``any_length``."""
+    def sampling(self, **changes: float) -> "PolicyAuthor":
+        """A copy with other settings of the section ``generation``."""
+        generation = self.config.generation.model_copy(update=changes)
+        return replace(self, config=self.config.model_copy(update={"generation": generation}))
+
+    def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
+        """Completions are ``verbatim`` where the prompt exceeds ``training.prompt_max_length``: nothing is sampled."""
         generation, training = self.config.generation, self.config.training
         asked = [self.prompt(question) for question in questions]
         ids = [self.policy.encode(prompt) for prompt in asked]
         limit = training.prompt_max_length
-        long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit and not any_length}
+        long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit}
         if long:
             named = ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items())
             logger.warning(
@@ -95,18 +97,6 @@ def _verbatim(text: str, samples: int) -> list[Completion]:
     return [Completion(text, (), (), (), "stop", verbatim=True)] * samples
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
-    """A record for each problem and sample, in order; ``rollouts`` are those that ran now."""
-
-    records: Sequence[RolloutEvent]
-    rollouts: Sequence[Rollout]
-
-    @property
-    def summary(self) -> Summary:
-        return summarise(self.records)
-
-
 async def evaluate(
     problems: Sequence[Problem],
     author: Author,
@@ -116,11 +106,11 @@ async def evaluate(
     samples: int = 1,
     log: Ledger | None = None,
     device: Device | None = None,
-) -> Evaluation:
-    """Writes, runs and judges workflows for each problem; ``progress`` gets the number of finished ones.
+) -> list[RolloutEvent]:
+    """Writes, runs and judges workflows for each problem: a record for each and each sample, in order.
 
-    ``device`` is where the author works; pass the one of a training run to share it. A problem of which ``log`` knows
-    every sample is not run again.
+    ``progress`` gets the number of finished ones. ``device`` is where the author works; pass the one of a training run
+    to share it. A problem of which ``log`` knows every sample is not run again.
     """
     known, device = log.known if log else {}, device or Device()
     members = range(samples)
@@ -144,8 +134,8 @@ async def evaluate(
             log.log(record)
         progress(len(records))
 
-    groups = await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done)
-    return Evaluation([records[key] for key in sorted(records)], [r for g in groups for r in g.rollouts])
+    await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done)
+    return [records[key] for key in sorted(records)]
 
 
 def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:

@@ -28,7 +28,7 @@ class Estimate:
 
 def as_json(estimates: Mapping[Any, Estimate]) -> dict[str, Any]:
     """The values by name, and ``interval`` with the bounds of each."""
-    values: dict[str, Any] = {name: number(e.value) for name, e in estimates.items()}
+    values: dict[str, Any] = {name: e.value for name, e in estimates.items()}
     return {**values, "interval": {name: [e.low, e.high] for name, e in estimates.items()}}
 
 
@@ -57,11 +57,6 @@ def wilson_interval(k: int, n: int) -> tuple[float, float]:
     centre = (share + spread / 2) / (1 + spread)
     half = Z95 * math.sqrt(share * (1 - share) / n + spread / (4 * n)) / (1 + spread)
     return (0.0 if k == 0 else centre - half), (1.0 if k == n else centre + half)
-
-
-def number(value: float) -> float | None:
-    """None for NaN, which is not valid JSON."""
-    return None if math.isnan(value) else value
 
 
 def mean(values: Sequence[float]) -> float:

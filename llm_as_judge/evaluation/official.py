@@ -5,32 +5,12 @@ answer is that there is none. Infrastructure faults are counted and left out.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.qa_metrics import QA_SCORES
 from llm_as_judge.data.dataset import Metric
-from llm_as_judge.evaluation.metrics import Estimate, as_json, estimate, mean, pass_at_k
+from llm_as_judge.evaluation.metrics import Estimate, estimate, mean, pass_at_k
 from llm_as_judge.types import Reference
-
-
-@dataclass(frozen=True, slots=True)
-class Official:
-    """Means over problems by name, the headline metric first."""
-
-    values: Mapping[str, Estimate]
-
-    @property
-    def name(self) -> str:
-        return next(iter(self.values))
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            **as_json(self.values),
-            "problems": {name: e.n for name, e in self.values.items()},
-        }
 
 
 def answer_scores(metric: Metric, answer: str | None, reference: Reference) -> dict[str, float]:
@@ -58,20 +38,21 @@ def official(
     metric: Metric,
     scores: Sequence[Sequence[Mapping[str, float]]],
     correct: Sequence[Sequence[bool | None]],
-) -> Official:
-    """The metric over problems with one or more samples each: ``scores`` are results of ``answer_scores`` (empty:
-    unscored), ``correct`` the verdicts (None: unscored).
+) -> dict[str, Estimate]:
+    """The metric as means by name, the headline one first, over problems with one or more samples each.
+
+    ``scores`` are results of ``answer_scores`` (empty: unscored), ``correct`` the verdicts (None: unscored).
     """
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
-        return Official({f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))})
+        return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}
     if metric == "accuracy":
-        return Official({"accuracy": estimate([share(c) for c in correct])})
+        return {"accuracy": estimate([share(c) for c in correct])}
     everywhere, somewhere = _NAMES[metric]
     values = {name: [_mean_of(name, samples) for samples in scores] for name in (*everywhere, *somewhere)}
     for name in somewhere:
         values[name] = [value for value in values[name] if value is not None]
-    return Official({name: estimate(value) for name, value in values.items() if value})
+    return {name: estimate(value) for name, value in values.items() if value}
 
 
 def share(correct: Sequence[bool | None]) -> float | None:

@@ -4,19 +4,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.metrics import Estimate, accuracy, as_json, estimate, mean
-from llm_as_judge.evaluation.official import Official, official, share
+from llm_as_judge.evaluation.official import official, share
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.files import write_whole
-from llm_as_judge.runlog import json_data, measured
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.shapes import name_of
 
@@ -28,7 +22,7 @@ class Summary:
     overall: Estimate  # accuracy by tests and rules
     domains: Mapping[Domain, Estimate]
     valid_rate: Estimate
-    official: Mapping[str, Official]  # by dataset
+    official: Mapping[str, Mapping[str, Estimate]]  # by dataset and metric, the headline metric first
     by_problem: tuple[float | None, ...]  # share of correct samples; None: unscored
     between: tuple[float, float] | None  # accuracy if all abstentions were wrong, and if all were right; None: none
     abstained: int
@@ -41,9 +35,12 @@ class Summary:
     cost: float  # of all
 
     def as_json(self) -> dict[str, Any]:
-        values = {
+        return {
             **as_json({"overall": self.overall, "valid_rate": self.valid_rate, **self.domains}),
-            "official": {name: o.as_json() for name, o in self.official.items()},
+            "official": {
+                dataset: {"name": next(iter(own)), **as_json(own), "problems": {name: e.n for name, e in own.items()}}
+                for dataset, own in self.official.items()
+            },
             "problems": self.overall.n,
             "unscored": sum(self.unscored.values()),
             "unscored_reasons": self.unscored,
@@ -56,20 +53,6 @@ class Summary:
             "seconds": self.seconds,
             "cost": self.cost,
         }
-        return dict(json_data(values))
-
-    def save(self, path: Path) -> None:
-        write_whole(path, msgspec.json.encode(self))
-
-    @staticmethod
-    def load(path: Path) -> "Summary":
-        """Raises ``DataError`` for a file that ``save`` did not write."""
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-            optional = {name: found.pop(name) for name in ("by_problem", "between") if name in found}
-            return msgspec.convert(measured(found) | optional, Summary)  # null means NaN
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DataError(f"{path} holds no evaluation: {error}") from error
 
 
 def summarise(records: Sequence[RolloutEvent]) -> Summary:
@@ -98,7 +81,7 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
     )
 
 
-def _official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> Official:
+def _official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> Mapping[str, Estimate]:
     own = [samples for samples in problems if samples[0].dataset == dataset]
     metric = metric_of(dataset, {samples[0].domain for samples in own})
     return official(metric, [[r.scores for r in p] for p in own], [[r.correct for r in p] for p in own])

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.types import Prompt, Question
+from llm_as_judge.types import Question
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.structure import shape
 
@@ -46,35 +45,19 @@ class Written:
         return f"valid {100 * self.valid_rate:.0f} % of {self.workflows} workflows, {len(self.shapes)} shapes"
 
 
-def look_at(
-    author: PolicyAuthor, questions: Sequence[Question], samples: int, prompts: Sequence[Prompt] = ()
-) -> Written:
-    """Samples workflows for each question and checks them; ``prompts`` default to those without examples.
-
-    Where a prompt exceeds ``training.prompt_max_length``, workflows count as invalid and are not sampled.
-    """
-    training = author.config.training
-    operators = load_operators(author.config.workflow.operators)
-    prompts = prompts or [author.prompt(question) for question in questions]
-    encoded = [author.policy.encode(prompt) for prompt in prompts]
-    fitting = [i for i, ids in enumerate(encoded) if len(ids) <= training.prompt_max_length]
-    author.engine.sync(author.policy, author.version)
-    groups = author.engine.generate(
-        [encoded[i] for i in fitting],
-        samples,
-        sampling=PLAIN,
-        max_new_tokens=training.response_max_length,
-        seed=training.seed,
-    )
+def look_at(author: PolicyAuthor, questions: Sequence[Question], samples: int) -> Written:
+    """Samples workflows for each question and checks them; those of too long prompts count as invalid."""
+    limit, operators = author.config.training.prompt_max_length, load_operators(author.config.workflow.operators)
     shapes, findings = Counter[str](), Counter[str]()
-    for i, group in zip(fitting, groups, strict=True):
-        for completion in group:
-            source = extract_code(completion.text, prompts[i].prefill)
-            fatal = [f for f in lint(source, entry_point=questions[i].entry_point, operators=operators) if f.fatal]
-            if fatal:
-                findings[f"{fatal[0].code} {fatal[0].message}"] += 1
-            else:
-                shapes[shape(source)] += 1
-    if too_long := samples * (len(encoded) - len(fitting)):
-        findings[f"the prompt exceeds training.prompt_max_length={training.prompt_max_length}"] = too_long
-    return Written(samples * len(encoded), dict(shapes.most_common()), dict(findings.most_common()))
+    groups = author.sampling(eval_temperature=1.0).write(questions, samples)
+    for question, completion in ((q, c) for q, group in zip(questions, groups, strict=True) for c in group):
+        if completion.verbatim:
+            findings[f"the prompt exceeds training.prompt_max_length={limit}"] += 1
+            continue
+        source = extract_code(completion.text, completion.prefill)
+        fatal = [f for f in lint(source, entry_point=question.entry_point, operators=operators) if f.fatal]
+        if fatal:
+            findings[f"{fatal[0].code} {fatal[0].message}"] += 1
+        else:
+            shapes[shape(source)] += 1
+    return Written(samples * len(questions), dict(shapes.most_common()), dict(findings.most_common()))

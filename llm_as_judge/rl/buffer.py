@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import BufferConfig
-from llm_as_judge.errors import DataError
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain, Group, Question
 from llm_as_judge.workflow.shapes import Example
@@ -51,18 +50,15 @@ class _Entry:
 
 class ExperienceBuffer:
     """At most ``config.buffer_size`` experiences per domain, half of them of one shape, each with a reward of at least
-    ``config.reward_threshold``. Without ``config.persistence_dir`` they stay in memory; ``config.reuse`` starts with
-    those of an earlier run.
+    ``config.reward_threshold``. They are stored in ``folder``, or without one only in memory.
     """
 
-    def __init__(self, config: BufferConfig, embed: Embed) -> None:
-        self.config = config
+    def __init__(self, config: BufferConfig, embed: Embed, folder: Path | None = None) -> None:
+        self.config, self._folder = config, folder
         self._embed = embed
         self._per_shape = max(1, math.ceil(config.buffer_size * _MAX_SHARE))
         self._entries: dict[Domain, list[_Entry]] = {domain: [] for domain in DOMAINS}
         self._vectors: dict[str, NDArray[np.float64]] = {}
-        if config.reuse:
-            self.load()
 
     def __len__(self) -> int:
         return sum(map(len, self._entries.values()))
@@ -140,25 +136,12 @@ class ExperienceBuffer:
 
     def save(self) -> None:
         """Write ``{domain}_top_samples.jsonl``, best first, each file atomically."""
-        directory = self.config.persistence_dir
-        if directory is None:
+        if self._folder is None:
             return
-        for domain, path in sample_files(directory).items():
+        for domain in DOMAINS:
             best_first = sorted(self.entries(domain), key=lambda e: -e.reward)
+            path = self._folder / f"{domain}_top_samples.jsonl"
             write_whole(path, "".join(json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in best_first))
-
-    def load(self) -> None:
-        """Add what ``save`` wrote; missing files are empty. Raises ``DataError``."""
-        directory = self.config.persistence_dir
-        for path in sample_files(directory).values() if directory is not None else ():
-            if not path.exists():
-                continue
-            for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
-                if line.strip():
-                    try:
-                        self.add(Experience(**json.loads(line)))
-                    except (ValueError, TypeError, KeyError) as error:
-                        raise DataError(f"{path}:{number}: invalid buffer entry: {error}; delete the line") from error
 
     def state_dict(self) -> dict[str, Any]:
         """All experiences in order, as plain data."""
@@ -168,11 +151,6 @@ class ExperienceBuffer:
         """Replace the contents with ``state``."""
         self._entries = {d: [self._entry(Experience(**kept)) for kept in state.get(d, ())] for d in DOMAINS}
         self._vectors = {}
-
-
-def sample_files(directory: Path) -> dict[Domain, Path]:
-    """The file of each domain's experiences."""
-    return {domain: directory / f"{domain}_top_samples.jsonl" for domain in DOMAINS}
 
 
 def _problem_key(text: str) -> str:

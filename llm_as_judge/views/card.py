@@ -8,7 +8,7 @@ import yaml
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.types import DOMAINS
-from llm_as_judge.views.terminal import recorded
+from llm_as_judge.views.terminal import markdown, recorded
 
 _CARD = """\
 ---
@@ -84,7 +84,7 @@ def model_card(facts: CardFacts) -> str:
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
         judge=config.judge.mode if config.judge.mode == "rules" else f"{config.judge.mode}, {config.judge.model}",
         executor=config.executor.model,
-        settings=_table("setting | value", settings.items()),
+        settings=markdown(("setting", "value"), settings.items()),
         scores="\n\n".join(_scores(facts)) or "No scores are recorded for this adapter.",
     )
 
@@ -94,7 +94,7 @@ def _data(facts: CardFacts) -> str:
     shares = ", ".join(f"{domain} {data.domain_ratios[domain]:g}" for domain in DOMAINS)
     source = f"`{data.train_dataset.name}`" if data.train_dataset else "generated problems of the embedded world"
     source += f"; shares in a batch: {shares}."
-    return f"{source}\n\n{_table('dataset | training lines', facts.mix.items())}" if facts.mix else source
+    return f"{source}\n\n{markdown(('dataset', 'training lines'), facts.mix.items())}" if facts.mix else source
 
 
 def _scores(facts: CardFacts) -> Iterable[str]:
@@ -102,7 +102,7 @@ def _scores(facts: CardFacts) -> Iterable[str]:
         before, after = facts.training["before"], facts.training["after"]
         yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {facts.config.executor.model}:"
         names = ("overall", *(d for d in DOMAINS if d in after), "valid_rate")
-        yield _table("| before | after training", ((n, recorded(before, n), recorded(after, n)) for n in names))
+        yield markdown(("", "before", "after training"), ((n, recorded(before, n), recorded(after, n)) for n in names))
     if facts.rows:
         cells = (
             (row["dataset"], name, recorded(official, name), official["problems"][name], row["executor"])
@@ -110,9 +110,4 @@ def _scores(facts: CardFacts) -> Iterable[str]:
             for official in row["metrics"]["official"].values()
             for name in official["interval"]
         )
-        yield _table("dataset | metric | percent [95 % interval] | problems | executor", cells)
-
-
-def _table(heading: str, rows: Iterable[Sequence[Any]]) -> str:
-    lines = [heading, "|".join("---" for _ in heading.split("|")), *(" | ".join(map(str, row)) for row in rows)]
-    return "\n".join(f"| {line} |" for line in lines)
+        yield markdown(("dataset", "metric", "percent [95 % interval]", "problems", "executor"), cells)

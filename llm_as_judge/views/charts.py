@@ -1,4 +1,4 @@
-"""Charts as files (learning curve, comparison, judge verdicts, mixture), and the plots of a run's report as SVG."""
+"""Charts as files (learning curve, comparison), and the plots of a run's report as SVG."""
 
 import base64
 import io
@@ -20,13 +20,6 @@ if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.comparison import Compared
 
 _COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728", "all": "black"}
-_VERDICTS = {
-    "true_accepts": ("right, accepted", "#2c7fb8"),
-    "true_rejects": ("wrong, refused", "#a6bddb"),
-    "false_rejects": ("right, refused", "#fdae6b"),
-    "false_accepts": ("wrong, accepted", "#d7301f"),
-    "abstained": ("abstained", "#bdbdbd"),
-}
 _SHAPES = 8  # of a domain
 _LONGEST = 60  # characters of a name
 _WINDOW = 10  # steps that a line is averaged over
@@ -81,39 +74,6 @@ def learning_curve(
     for axis in (left, right):
         axis.set_xlabel(f"step (means of {_WINDOW} steps)")
         axis.xaxis.get_major_locator().set_params(integer=True)
-    _write(figure, path)
-
-
-def confusion_chart(counts: Sequence[Mapping[str, Any]], path: Path, title: str) -> None:
-    """Stacked bars in shares of the pairs; ``counts`` are ``Counts.as_json``."""
-    figure, axes = _pyplot().subplots(figsize=(8, 1.2 + 0.5 * len(counts)))
-    left = [0.0] * len(counts)
-    for name, (label, colour) in _VERDICTS.items():
-        shares = [100 * row[name] / row["pairs"] if row["pairs"] else 0.0 for row in counts]
-        bars = axes.barh([str(row["kind"]) for row in counts], shares, left=left, label=label, color=colour)
-        texts = [str(row[name]) if share > 4 else "" for share, row in zip(shares, counts, strict=True)]
-        axes.bar_label(bars, texts, label_type="center", fontsize=8)
-        left = [a + b for a, b in zip(left, shares, strict=True)]
-    axes.invert_yaxis()
-    axes.set(xlim=(0, 100), xlabel="% of the pairs", title=title)
-    axes.legend(ncols=len(_VERDICTS), bbox_to_anchor=(0.5, -0.25), **_LEGEND)
-    _write(figure, path)
-
-
-def mixture_chart(sides: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Lines of each dataset and their repetition; ``sides`` are those of ``data.overview``."""
-    figure, axes = _pyplot().subplots(len(sides), 1, figsize=(8, 2.6 * len(sides) + 0.6), squeeze=False)
-    for (side, sets), axis in zip(sides.items(), axes.flat, strict=True):
-        facts = sorted(sets.items(), key=lambda item: (DOMAINS.index(item[1]["domain"]), item[0]))
-        names = [f"{name} ({one['domain']})".replace("$", r"\$") for name, one in facts]  # not mathematics
-        lines = [one["lines"] for _, one in facts]
-        bars = axis.barh(names, lines, color=[_COLOURS[one["domain"]] for _, one in facts])
-        texts = [f" {one['lines'] / sum(lines):.0%}, each {one['repetition']:.3g} times" for _, one in facts]
-        axis.bar_label(bars, texts, fontsize=8)
-        axis.set(title=f"{side}: {sum(lines):,} lines".replace("$", r"\$"), xlabel="lines")
-        axis.margins(x=0.45)
-        axis.invert_yaxis()
-    figure.tight_layout()
     _write(figure, path)
 
 

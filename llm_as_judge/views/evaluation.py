@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, figure, interval, make_table
 
@@ -19,23 +18,13 @@ _REASONS, _LONGEST = 5, 160
 _COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
-def evaluation_report(rows: "Mapping[str, Summary]", usage: "Mapping[str, Usage]") -> Iterator[RenderableType]:
-    """Troubles of one evaluated file and usage of the models; the figures are in ``summary_tables``."""
-    yield from map(Text, troubles(rows))
-    for name, row in rows.items():
-        judged = row.overall.n + row.abstained
-        if row.between and row.abstained > ABSTENTION_ALARM * judged:
-            yield Text(f"{name}: {abstention_alarm(row.abstained / judged, row.between)}")
-    yield usage_table(usage)
-
-
 def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[RenderableType]:
     """All datasets with their official metrics, validity and costs."""
     title = "Official metric, and percent right by tests and rules"
     table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
     for name, row in rows:
         own = [name, _right(row)]
-        for label, estimate in ((label, e) for one in row.official.values() for label, e in one.values.items()):
+        for label, estimate in ((label, e) for one in row.official.values() for label, e in one.items()):
             shown, right = own or ("", "")
             table.add_row(shown, label, interval(estimate), right, str(estimate.n))
             own = []
@@ -57,7 +46,7 @@ def _right(row: "Summary") -> str:
 
 
 def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
-    """Workflows that did not run, ended early or could not be scored, with the most frequent reasons."""
+    """Workflows that did not run, ended early or could not be scored, with reasons; alarms for abstentions."""
     names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
     kinds = {name: Counter[str]() for name in names}
     for row in rows.values():
@@ -71,6 +60,10 @@ def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
                 yield f"  {count:5d}  {' '.join(reason.split())[:_LONGEST]}"
             if len(reasons) > _REASONS:
                 yield f"         and {len(reasons) - _REASONS} more reasons"
+    for name, row in rows.items():
+        judged = row.overall.n + row.abstained
+        if row.between and row.abstained > ABSTENTION_ALARM * judged:
+            yield f"{name}: {abstention_alarm(row.abstained / judged, row.between)}"
 
 
 def usage_table(usage: "Mapping[str, Usage]") -> Table:

@@ -6,9 +6,8 @@ durations, not start times. The extra ``inspect`` installs Inspect.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -93,17 +92,13 @@ class _Transcript:
 
 
 def step_log(step: FinishedStep) -> logs.EvalLog:
-    run, report, members, samples = step.run, step.report, Counter[str](), []
-    policy = run.setting("model", "model_name") or "policy"
-    executor, judge = (run.setting(role, "model") or role for role in ("executor", "judge"))
-    for rollout in step.rollouts:
-        members[rollout.problem] += 1
-        prompt = step.prompts.get(rollout.problem)
+    run, report, samples = step.run, step.report, []
+    policy, executor, _ = run.models
+    for rollout, member, prompt in step.members():
         asked: list[Any] = [model.ChatMessageSystem(content=step.system)] if step.system else []
-        asked += [model.ChatMessageUser(content=prompt.user)] if prompt else []
-        question = (prompt.question or prompt.user) if prompt else rollout.problem
-        sample = _sample(rollout, (policy, executor, judge), rollout.time - rollout.seconds, question, asked)
-        sample.id, sample.epoch = rollout.problem, members[rollout.problem]
+        asked += [model.ChatMessageUser(content=prompt.user)] if prompt.user else []
+        sample = _sample(rollout, run.models, rollout.time - rollout.seconds, prompt.question or prompt.user, asked)
+        sample.id, sample.epoch = rollout.problem, member
         samples.append(sample)
     figures = {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
     began = min((rollout.time for rollout in step.rollouts), default=0.0)
@@ -206,14 +201,6 @@ def write_log(log: logs.EvalLog, path: Path) -> None:
 
 def step_name(step: int) -> str:
     return f"step-{step:04d}"
-
-
-def announce(path: Path) -> None:
-    """Makes open viewers reload; without effect in versions of Inspect that cannot."""
-    with suppress(ImportError):
-        from inspect_ai._view.notify import view_notify_eval
-
-        view_notify_eval(str(path))
 
 
 def log_name(moment: float, what: str) -> str:

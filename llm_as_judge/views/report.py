@@ -18,7 +18,7 @@ from llm_as_judge.evaluation.metrics import mean_known
 from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.charts import plots
-from llm_as_judge.views.terminal import figure, percent, recorded
+from llm_as_judge.views.terminal import figure, judge_line, percent, recorded
 from llm_as_judge.workflow.lint.codes import meaning
 
 try:
@@ -49,7 +49,7 @@ def report_page(story: Story) -> str:
         tiles=_tiles(story),
         heldout=_heldout(results),
         plans=_plans(results),
-        judge=_judge(results.get("judge") or {}),
+        judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
         rollouts=[("Best rollouts", _rollouts(story.best)), ("Worst rollouts", _rollouts(story.worst))],
@@ -119,16 +119,6 @@ def _plans(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 def _cell(value: float | None, form: str) -> str:
     return figure(math.nan if value is None else value, form)
-
-
-def _judge(judge: Mapping[str, Any]) -> str:
-    if judge.get("agreement") is None:
-        return ""
-    return (
-        f"The LLM judge alone agrees with the reference on {100 * judge['agreement']:.1f} % of {judge['pairs']} "
-        f"answers: {judge['false_accepts']} false accepts, {judge['false_rejects']} false rejects, "
-        f"{judge['abstained']} abstained."
-    )
 
 
 def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:

@@ -10,7 +10,6 @@ Conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -72,12 +71,10 @@ class Spans:
 
     def send(self, step: FinishedStep) -> int:
         """Sends the rollouts of a step and returns their number; raises ``InfrastructureError`` if that fails."""
-        members = Counter[str]()
-        for rollout in step.rollouts:
-            members[rollout.problem] += 1
-            self._ids.of = f"{step.run.id} {step.report.step} {rollout.problem} {members[rollout.problem]}"
+        for rollout, member, prompt in step.members():
+            self._ids.of = f"{step.run.id} {step.report.step} {rollout.problem} {member}"
             self._ids.spans, self._now = 0, int(max(0.0, rollout.time - rollout.seconds) * _SECOND)
-            self._rollout(rollout, members[rollout.problem], step)
+            self._rollout(rollout, member, prompt.user, step)
         sent = self._ended.get_finished_spans()
         self._ended.clear()
         if sent and self._to.export(sent) is not SpanExportResult.SUCCESS:
@@ -88,9 +85,8 @@ class Spans:
     def close(self) -> None:
         self._to.shutdown()
 
-    def _rollout(self, rollout: RolloutEvent, member: int, step: FinishedStep) -> None:
-        run, prompt = step.run, step.prompts.get(rollout.problem)
-        executor, judge = (run.setting(role, "model") or role for role in ("executor", "judge"))
+    def _rollout(self, rollout: RolloutEvent, member: int, prompt: str, step: FinishedStep) -> None:
+        run, (policy, executor, judge) = step.run, step.run.models
         own: dict[str, Any] = {
             "run": run.id, "step": step.report.step, "member": member, "domain": rollout.domain,
             "dataset": rollout.dataset, "outcome": rollout.outcome, "cost": rollout.cost, "lint": list(rollout.lint),
@@ -99,10 +95,8 @@ class Spans:
         attributes = {"workflow.name": shape, "conversation.id": rollout.problem}
         with self._span("invoke_workflow", shape, attributes) as span:
             span.set_attributes({f"llm_as_judge.{name}": value for name, value in own.items()})
-            written = Exchange(
-                prompt.user if prompt else "", rollout.text, rollout.finish_reason, 0, rollout.completion_tokens, 0, 0
-            )
-            self._chat(run.setting("model", "model_name") or "policy", written, step.system)
+            written = Exchange(prompt, rollout.text, rollout.finish_reason, 0, rollout.completion_tokens, 0, 0)
+            self._chat(policy, written, step.system)
             for call in rollout.calls:
                 arguments, result = _json(call.arguments), _json(call.result)
                 called = {"tool.name": call.name, "tool.call.arguments": arguments, "tool.call.result": result}

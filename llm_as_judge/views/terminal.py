@@ -1,7 +1,8 @@
 """Terminal output of a run: a progress bar with the time left, one line per step, and the final tables."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from llm_as_judge.evaluation.metrics import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # these import torch
+    from llm_as_judge.evaluation.ablation import Outcome, Worth
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
@@ -158,33 +160,64 @@ def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     return table
 
 
-def comparison_table(compared: "Sequence[Compared]") -> str:
-    """The table of ``compare`` in Markdown: accuracies in percent, intervals in brackets."""
-    domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
-    policy = next(one.row.name for one in compared if one.difference is None)
-    table = Table("percent right [95 %]", box=MARKDOWN)
-    for heading in ("overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points"):
-        table.add_column(Text(heading), justify="right")
-    for one in compared:
-        row, points = one.row, "" if one.difference is None else "-"
-        if one.difference and one.difference.n:
-            points = _points(one.difference)
-        estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
-        table.add_row(row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points)
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
+    table = Table(*headings, box=MARKDOWN)
+    for row in rows:
+        table.add_row(*(Text(str(cell).replace("|", "\\|")) for cell in row))
     console = Console(width=10_000, color_system=None)
     with console.capture() as captured:
         console.print(table)
     return captured.get().strip()
 
 
-def _points(gain: Estimate) -> str:
-    return f"{100 * gain.value:+.1f} [{100 * gain.low:+.1f}, {100 * gain.high:+.1f}]"
+def comparison_table(compared: "Sequence[Compared]") -> str:
+    """The table of ``compare``: accuracies in percent, intervals in brackets."""
+    domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
+    policy = next(one.row.name for one in compared if one.difference is None)
+    rows = []
+    for row, difference in ((one.row, one.difference) for one in compared):
+        estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
+        points = "" if difference is None else signed(difference, 100, 1)
+        rows.append((row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points))
+    names = ("percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points")
+    return markdown(names, rows)
+
+
+def ablation_table(full: "Sequence[Outcome]", parts: "Sequence[Worth]") -> str:
+    """The table of ``compare --ablate``: accuracies in percent, differences in points."""
+    heading = (
+        "without", "accuracy %", "worth of the part, points [95 %]", "tokens", "tokens added by the part [95 %]",
+    )  # fmt: skip
+    accuracy, tokens = (fmean(values) for values in zip(*full, strict=True))
+    rows = [("nothing", f"{100 * accuracy:.1f}", "", f"{tokens:.0f}", "")]
+    for part in parts:
+        worth, added = signed(part.worth, 100, 1), signed(part.tokens_added, 1, 0)
+        rows.append((part.part, f"{100 * part.accuracy:.1f}", worth, f"{part.tokens:.0f}", added))
+    return markdown(heading, rows)
+
+
+def signed(difference: Estimate, scale: float, digits: int) -> str:
+    """A difference with its interval, if it has one."""
+    value, low, high = (f"{scale * x:+.{digits}f}" for x in (difference.value, difference.low, difference.high))
+    return "-" if math.isnan(difference.value) else value if math.isnan(difference.low) else f"{value} [{low}, {high}]"
 
 
 def gain_line(gain: Estimate) -> str:
     if math.isnan(gain.value):
         return "Trained minus untrained policy: no problem was scored in both evaluations."
-    return f"Trained minus untrained policy: {_points(gain)} points, paired over {gain.n} problems"
+    return f"Trained minus untrained policy: {signed(gain, 100, 1)} points, paired over {gain.n} problems"
+
+
+def judge_line(judge: Mapping[str, Any]) -> str:
+    """Agreement of the LLM judge in a results file; empty if it decided nothing."""
+    if judge.get("agreement") is None:
+        return ""
+    return (
+        f"The LLM judge alone agrees with the reference on {100 * judge['agreement']:.1f} % of {judge['pairs']} "
+        f"answers: {judge['false_accepts']} false accepts, {judge['false_rejects']} false rejects, "
+        f"{judge['abstained']} abstained."
+    )
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:

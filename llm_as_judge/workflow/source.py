@@ -1,14 +1,10 @@
-"""A user's workflow: read from a file or an AFlow folder, and repaired on request."""
+"""A user's workflow, read from a file or an AFlow folder."""
 
-import ast
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import read_source
-from llm_as_judge.types import Finding
 
 _GRAPH, _PROMPT = "graph.py", "prompt.py"
 
@@ -30,21 +26,3 @@ def read_workflow(path: Path) -> WorkflowSource:
     prompt = file.with_name(_PROMPT)
     has_prompt = prompt.is_file() and prompt != file
     return WorkflowSource(file, read_source(file), read_source(prompt) if has_prompt else "")
-
-
-def initialise_unbound(source: str, findings: Iterable[Finding]) -> str:
-    """``source`` with ``name = ""`` put first in ``__call__`` for every variable that may be unbound.
-
-    This is ``--repair`` at inference; it is never used in training.
-    """
-    names = dict.fromkeys(finding.message.split()[0] for finding in findings if finding.code == "W301")
-    if not names:
-        return source
-    for node in ast.walk(quiet_parse(source)):
-        if isinstance(node, ast.AsyncFunctionDef) and node.name == "__call__":
-            lines = source.splitlines()
-            at = node.body[0].lineno - 1
-            indent = lines[at][: len(lines[at]) - len(lines[at].lstrip())]
-            lines[at:at] = [f'{indent}{name} = ""' for name in names]
-            return "\n".join(lines)
-    return source

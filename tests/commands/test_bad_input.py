@@ -88,7 +88,7 @@ evaluate --data no | evaluate --untrained --data empty.jsonl | evaluate --untrai
 evaluate --untrained --data deep.jsonl | evaluate --untrained --data folder
 evaluate --checkpoint no | evaluate --checkpoint folder | evaluate --untrained --checkpoint folder
 evaluate --samples 0 | evaluate --workflow w.py --untrained | solve | solve x --domain art | solve x --file words.txt
-solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate , | compare --tokens 0
+solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate ,
 compare --ablate layer1 --limit 3 | compare --ablate nothing | workflow lint no.py | workflow lint folder
 workflow lint bytes.bin | workflow run w.py | workflow run w.py --problem x --domain art
 sandbox run bytes.bin | sandbox run w.py --sandbox loose | sandbox run w.py --memory-mb 99999999999999999999
@@ -197,7 +197,7 @@ def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
 
 def train(address: str, *changes: str) -> list[str]:
     chosen = run_settings(Path("run"), address, max_steps=1, eval_every=0, rollout_batch_size=2, eval_problems=1)
-    chosen += ["num_return_sequences_in_group=2", "baselines=false", "plan_matrix=false", "judge.mode=rules"]
+    chosen += ["num_return_sequences_in_group=2", "baselines=none", "judge.mode=rules"]
     return ["train", *as_options([*chosen, *changes])]
 
 

@@ -240,7 +240,7 @@ def test_flags_of_train_are_settings(trainer: Trainer, cli: CommandLine) -> None
 def test_the_workflow_of_a_solution_can_be_linted_and_run(address: str, cli: CommandLine) -> None:
     server = as_options([f"executor.base_url={address}", "executor.temperature=0"])
     Path("p.txt").write_text("Tom has 3 apples. He buys 4 more. How many apples does Tom have now?", encoding="utf-8")
-    solved = cli.json("solve", "--untrained", "--file", "p.txt", "--repair", *server)
+    solved = cli.json("solve", "--untrained", "--file", "p.txt", *server)
     assert (solved["answer"], solved["outcome"], solved["fallback"]) == ("7", "finished", False)
     Path("w.py").write_text(solved["workflow"], encoding="utf-8")
     assert "w.py: no findings" in cli("workflow", "lint", "w.py")

@@ -69,7 +69,7 @@ def test_examples_evaluations_long_prompts_and_vllms_share_are_planned() -> None
         for on in ("false", "true")
     )
     assert shared["update"] < padded["update"] / 3
-    single = make_plan(load_config(TRAINING, ["plan_matrix=false"]))  # two evaluations and the single call's
+    single = make_plan(load_config(TRAINING, ["baselines=single"]))  # two evaluations and the single call's
     assert single.tokens_a_run["requests"] == 500 * 96 + 150 * 3 * (2 + 1) < bare.tokens_a_run["requests"]
     # An update alone needs 22 GB; 42 prompts of 5,120 tokens fill the cache of 15 GB.
     assert memory("eval_problems=1")["trainer"] < 25 < 32 < memory()["trainer"] < 37

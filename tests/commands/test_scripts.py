@@ -48,7 +48,7 @@ def options_of(words: list[str]) -> dict[str, Any]:
 def test_every_script_is_a_command_and_passes_its_exit_status_on(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path(STEP).mkdir(parents=True)
     Path("data/test").mkdir(parents=True)
-    for name in ("own.jsonl", "data/test/test_index.json", *(f"data/test/{name}_test.jsonl" for name in SETS)):
+    for name in ("own.jsonl", *(f"data/test/{name}_test.jsonl" for name in SETS)):
         Path(name).touch()
     given: list[str] = []
 
@@ -123,7 +123,7 @@ def test_the_pipelines_steps_run_in_order_and_every_test_set_is_evaluated(tmp_pa
 @pytest.mark.slow
 def test_the_whole_pipeline_on_the_embedded_models(tmp_path: Path, samples: Path, address: str) -> None:
     """Process, train two steps, evaluate all test sets."""
-    small = {"num_return_sequences_in_group": 2, "plan_matrix": "false", "baselines": "false", "eval_every": 0}
+    small = {"num_return_sequences_in_group": 2, "baselines": "none", "eval_every": 0}
     settings = run_settings(tmp_path, address, rollout_batch_size=2, **small)
     own = as_options([setting for setting in settings if not setting.startswith("max_steps")])
     words = ["--model", "nano", "--device", "cpu", "--sample", "--raw", samples, "--data", tmp_path / "data", *own]

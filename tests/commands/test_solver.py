@@ -26,9 +26,9 @@ async def test_waiting_problems_are_written_for_together(settings: list[str], mo
     batches, write = [], PolicyAuthor.write
     greedy = Draw(temperature=0, seed=0)
 
-    def counted(self: PolicyAuthor, questions, samples=1, start=0, **more):  # type: ignore[no-untyped-def]
+    def counted(self: PolicyAuthor, questions, samples=1, start=0):  # type: ignore[no-untyped-def]
         batches.append((len(questions), self.config.generation.eval_temperature, start))
-        return write(self, questions, samples, start, **more)
+        return write(self, questions, samples, start)
 
     monkeypatch.setattr(PolicyAuthor, "write", counted)
     async with Solver(overrides=settings) as solver:
@@ -38,10 +38,10 @@ async def test_waiting_problems_are_written_for_together(settings: list[str], mo
         assert alone.prompt_tokens > 100 and alone.completion_tokens > 20
         work = [solver.solve(APPLES.format(n), draw=greedy) for n in numbers]
         solutions = await asyncio.gather(*work, solver.solve("x " * 20_000, draw=greedy), return_exceptions=True)
-        assert isinstance(solutions[-1], DataError) and "nano reads 4096" in str(solutions[-1])
+        assert isinstance(solutions[-1], DataError) and "training.prompt_max_length=1024" in str(solutions[-1])
         assert solutions[0].workflow == alone.workflow  # type: ignore[union-attr]
         assert [s.execution.outcome for s in solutions[:-1]].count("finished") > 9  # type: ignore[union-attr]
-        assert sum(size for size, _, _ in batches) == 1 + len(numbers) and len(batches) < 6
+        assert sum(size for size, _, _ in batches) == 2 + len(numbers) and len(batches) < 6
         assert {(temperature, start) for _, temperature, start in batches} == {(0, 0)}
         batches.clear()
         await asyncio.gather(*(solver.solve(APPLES.format(5), draw=Draw()) for _ in range(2)))

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED, FinishedRun, as_options, run_settings
+from helpers.run_logs import read_events
+from msgspec import to_builtins
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.budget import budget
@@ -24,7 +26,7 @@ from llm_as_judge.errors import BudgetSpent
 from llm_as_judge.events import RunEvent, UsageEvent
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.client import Usage
-from llm_as_judge.runlog import EventLog, read_events
+from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
@@ -56,7 +58,7 @@ def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(
 def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: FinishedRun, tmp_path: Path) -> None:
     run = finished_run.copy(tmp_path)
     saved = json.loads((run.folder / "results/training/nano/grpo_mixed.json").read_text())
-    less = ["max_steps=3", "evaluation.baselines=false", "evaluation.plan_matrix=false"]
+    less = ["max_steps=3", "evaluation.baselines=none"]
     resumed = asyncio.run(run_training(load_config(EMBEDDED, [*run.overrides, *less]), resume=True))
     assert resumed.steps == 3 and (resumed.baselines, resumed.workflows) == ([], {})
     assert resumed.usage["executor"].calls > saved["usage"]["executor"]["calls"] > 0
@@ -157,7 +159,7 @@ def test_a_spent_budget_stops_and_a_larger_one_continues(tmp_path: Path, address
         asyncio.run(GRPOTrainer(config=config).train())
     newest = newest_checkpoint(config)
     assert newest is not None and newest.name == "step_1"
-    command = ["train", *as_options([*settings, "evaluation.plan_matrix=false"]), "--resume"]
+    command = ["train", *as_options([*settings, "evaluation.baselines=single"]), "--resume"]
     error = cli.refused(*command, "--set", "budget.max_tokens=400")
     assert "stopped after step 1" in error, "what earlier sessions took counts"
     cli(*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2")
@@ -174,7 +176,9 @@ def test_each_limit_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for session in range(2):
             log.log(RunEvent())
             clock[0] += 1800
-            log.log(UsageEvent(models={"executor": Usage(1, 600, 100, 2.0), "judge": Usage(1, 50, 50, 0.5)}))
+            log.log(
+                UsageEvent(models=to_builtins({"executor": Usage(1, 600, 100, 2.0), "judge": Usage(1, 50, 50, 0.5)}))
+            )
             clock[0] += 10_000 * (session + 1)  # between sessions
     now = {"executor": Usage(1, 10, 10, 1.0)}
 
@@ -231,7 +235,7 @@ def test_training_stops_whole_and_continues_with_space(
     setting = {"checkpoints": "output_dir", "logs": "log_dir", "buffer": "persistence_dir"}[place]
     shutil.copytree(run.folder / place, disk / place)
     places = {name: run.folder / name for name in ("checkpoints", "logs", "results", "buffer")} | {place: disk / place}
-    settings = [f"{setting}={disk / place}", "baselines=false", "plan_matrix=false"]
+    settings = [f"{setting}={disk / place}", "baselines=none"]
     command = ["train", *run.options, *as_options(settings), "--max-steps", "3", "--resume"]
     before = {name: contents(folder) for name, folder in places.items()}
     fill(disk, left)
@@ -251,5 +255,5 @@ def test_training_stops_whole_and_continues_with_space(
     results = json.loads((places["results"] / "training/nano/grpo_mixed.json").read_text())
     assert results["steps"] == 3 and {1, 2} <= {event["step"] for event in log if event["kind"] == "step"}
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
-    kept = [json.loads(line) for path in places["buffer"].glob("*_top_samples.jsonl") for line in path.open()]
+    kept = [json.loads(line) for path in places["buffer"].rglob("*_top_samples.jsonl") for line in path.open()]
     assert {entry["step"] for entry in kept} == {event["step"] for event in log if event.get("correct")}

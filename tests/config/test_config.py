@@ -12,7 +12,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_as_judge.config.describe import describe
 from llm_as_judge.config.identity import _END, content_of, identity
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.registry import lookup
@@ -223,11 +222,7 @@ def test_a_dump_reads_back_without_keys_and_every_setting_is_described(root: Pat
         assert again.model_dump() == config.model_dump()
     config = load_config(None, ["executor.api_key=sk-secret"])
     assert "sk-secret" not in to_yaml(config) + repr(config)
-    rows = describe()
-    assert [row.name for row in rows] == list(LEAVES)
-    assert all(row.description.endswith(".") and row.type for row in rows)
-    row = next(row for row in rows if row.name == "data.domain_ratios")
-    assert (row.type, row.default) == ("mapping of math, code, qa", "{math: 0.4, code: 0.3, qa: 0.3}")
+    assert all((field.description or "").endswith(".") for field in LEAVES.values())
 
 
 def test_lookup_finds_names_of_a_table_a_module_and_a_file(tmp_path: Path) -> None:

@@ -48,10 +48,7 @@ def test_records_other_spellings_and_good_tests_of_every_kind_are_accepted(tmp_p
     assert one(tmp_path, question="?", answer="3 + 4 = 7\n#### 7", type="math").reference.answers == ("7",)
     assert one(tmp_path, question="?", unanswerable=True, type="qa").reference.unanswerable
     assert one(tmp_path, **{**MATHS, "problem": "1\0+ 1?"}).question.text == "1\0+ 1?"
-    fields = {"problem": ["instruction"], "answer": ["target"], "type": ["kind"]}
-    path = written(tmp_path, {"instruction": "1+1?", "target": 2, "kind": "math"})
-    assert read_problems(path, fields=fields)[0].question.text == "1+1?"
-    assert "no known benchmark" in error(path)
+    assert "no known benchmark" in error(written(tmp_path, {"instruction": "1+1?", "target": 2, "kind": "math"}))
     maths, code = read_problems(written(tmp_path, {**MATHS, "test": "yes", "entry_point": "f"}, {**CODE, "answer": {}}))
     assert (maths.reference.tests, maths.question.entry_point, code.reference.answers) == ("", None, ())
     gsm8k = {"question": "2 + 2?", "answer": "So.\n#### 4"}

@@ -20,14 +20,14 @@ from llm_as_judge.data.files import MARKER, check_whole
 from llm_as_judge.data.overview import inspect_folder
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import Job
-from llm_as_judge.data.settings import DatasetSettings, load_settings, raw_files
+from llm_as_judge.data.settings import Mix, load_settings, raw_files, sources_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import sha256_of
 
 TWO = ["gsm8k", "squad2"]
 
 
-def settings(**changes: Any) -> DatasetSettings:
+def settings(**changes: Any) -> Mix:
     return load_settings(None, {"train_size": 400, "test_size": 80, **changes})
 
 
@@ -74,7 +74,7 @@ def test_exactly_the_documented_files_are_written_and_the_mix_is_exact(made: tup
     out, info = made
     sides = ("train", "val", "test")
     assert set(digests(out)) == {
-        "mixed/info.json", "test/test_index.json", *(f"mixed/{side}_mixed.jsonl" for side in sides),
+        "mixed/info.json", *(f"mixed/{side}_mixed.jsonl" for side in sides),
         *(f"test/{name}_test.jsonl" for name in MIXED),
         *(f"processed/{name}_{side}.jsonl" for name in MIXED for side in sides),
     }  # fmt: skip
@@ -83,10 +83,8 @@ def test_exactly_the_documented_files_are_written_and_the_mix_is_exact(made: tup
         content = (out / name).read_bytes()
         found = {"lines": content.count(b"\n"), "bytes": len(content), "sha256": sha256_of(out / name)}
         assert facts == found
-    index = json.loads((out / "test/test_index.json").read_text())
-    assert set(index["datasets"]) == set(MIXED)
-    for name, facts in index["datasets"].items():
-        assert facts["lines"] == len(lines(out / "test" / facts["file"])) == info["datasets"][name]["test"]
+    for name in MIXED:
+        assert len(lines(out / f"test/{name}_test.jsonl")) == info["datasets"][name]["test"]
     out, info = made
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
         mix = lines(out / f"mixed/{side}_mixed.jsonl")
@@ -108,7 +106,7 @@ def test_no_question_is_in_two_parts_and_none_is_lost_or_changed(raw: Path, made
     assert not questions["train"] & questions["test"]
     assert not questions["val"] & (questions["train"] | questions["test"])
     assert all(shared["question"] == 0 for shared in info["contamination"].values())
-    for name, source in settings().sources(MIXED).items():
+    for name, source in sources_of(MIXED).items():
         facts = info["datasets"][name]
         read = [file for split in facts["splits"] for file in raw_files(raw, name, source, split)]
         given = {problem.question.id: problem for file in read for problem in read_problems(file)}
@@ -237,7 +235,7 @@ def test_two_runs_into_one_folder_write_one_after_the_other_and_stale_files_go(t
     (out / "raw").mkdir()
     (out / "raw/kept.jsonl").write_text("{}")
     info = run(raw, out, datasets=["gsm8k"])
-    assert set(digests(out)) == {*info["files"], "mixed/info.json", "test/test_index.json", "raw/kept.jsonl"}
+    assert set(digests(out)) == {*info["files"], "mixed/info.json", "raw/kept.jsonl"}
 
 
 def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, cli: CommandLine) -> None:
@@ -250,13 +248,12 @@ def test_the_command_prints_its_result_and_names_mistakes(tmp_path: Path, cli: C
         cli.refused(*command, wrong)
 
 
-def test_inspect_gives_counts_lengths_and_a_picture_and_refuses_changed_files(tmp_path: Path, cli: CommandLine) -> None:
+def test_inspect_gives_counts_and_lengths_and_refuses_changed_files(tmp_path: Path, cli: CommandLine) -> None:
     records = [{"question": "x" * (i + 1) + "?", "answer": f"#### {i}"} for i in range(12)]
     write_lines(tmp_path / "raw/gsm8k/train.jsonl", records)
     out = tmp_path / "out"
     run(tmp_path / "raw", out, datasets=["gsm8k"], train_size=30, test_size=4)
     result = cli.json("data", "inspect", "--out", out, "--examples", 2)
-    assert Path(result["picture"]).read_bytes().startswith(b"\x89PNG")
     train, test = result["sides"]["train"]["gsm8k"], result["sides"]["test"]["gsm8k"]
     assert (train["lines"], train["unique"], train["repetition"]) == (30, 10, 3.0)
     assert (test["lines"], test["unique"]) == (4, 2)

@@ -46,23 +46,12 @@ def test_contradictory_files_are_refused_with_the_cure(tmp_path: Path) -> None:
     path = own_file(tmp_path / "own.jsonl", ("math", 3))
     (tmp_path / "link.jsonl").symlink_to(path)
     for settings, reason in (
-        ([f"train_dataset={path}", "data.source=embedded"], "but train_dataset names a file; remove source"),
         ([f"test_dataset={path}"], r"test_dataset means files, but train_dataset is not set.*evaluate --data"),
         ([f"train_dataset={path}", f"test_dataset={path}"], r"are the same file.*data process"),
         ([f"train_dataset={path}", f"test_dataset={tmp_path}/link.jsonl"], r"are the same file.*data process"),
     ):
         with pytest.raises(ConfigError, match=reason):
             load_config(EMBEDDED, settings)
-
-
-def test_training_uses_the_field_names_of_dataset_yaml(here: Path, root: Path) -> None:
-    own = write_lines(Path("own.jsonl"), [{"instruction": "1 + 1?", "answer": 2, "type": "math"}])
-    with pytest.raises(DataError, match="no known benchmark"):
-        read_problems(own)
-    Path("config").mkdir()
-    text = (root / "config/dataset.yaml").read_text().replace("problem: [question]", "problem: [instruction]")
-    Path("config/dataset.yaml").write_text(text)
-    assert read_problems(own)[0].question.text == "1 + 1?"
 
 
 def test_a_choice_has_every_domain_in_its_share_and_trained_problems_are_counted(tmp_path: Path) -> None:

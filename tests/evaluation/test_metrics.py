@@ -2,14 +2,20 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.evaluation.metrics import accuracy, bootstrap_interval, paired_difference, pass_at_k, wilson_interval
-from llm_as_judge.evaluation.official import Official
+from llm_as_judge.evaluation.metrics import (
+    Estimate,
+    accuracy,
+    bootstrap_interval,
+    paired_difference,
+    pass_at_k,
+    wilson_interval,
+)
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.types import Outcome, Reference, Rollout
 
@@ -57,22 +63,22 @@ def test_pass_at_k_is_the_mean_over_all_subsets_of_each_problems_samples() -> No
     right = [(True, False, False, True), (False, False, False, False), (True, None, False, None)]
     of = problem("p", "code", "humaneval")
     found = official("humaneval", *([rollout(of, c) for c in samples] for samples in right))
-    assert found.values["pass@1"].value == pytest.approx((2 / 4 + 0 + 1 / 2) / 3)
+    assert found["pass@1"].value == pytest.approx((2 / 4 + 0 + 1 / 2) / 3)
     # The third has only two scored samples, so pass@4 is unknown.
-    assert (found.values["pass@4"].value, found.values["pass@4"].n, found.values["pass@4"].unscored) == (0.5, 2, 1)
+    assert (found["pass@4"].value, found["pass@4"].n, found["pass@4"].unscored) == (0.5, 2, 1)
 
 
 HAS = problem("has", "qa", "squad2", Reference(answers=("black cat",)))
 NONE = problem("none", "qa", "squad2", Reference(unanswerable=True))
 
 
-def official(dataset: str, *groups: Sequence[Rollout]) -> Official:
+def official(dataset: str, *groups: Sequence[Rollout]) -> Mapping[str, Estimate]:
     records = [record_of(i, k, r) for i, group in enumerate(groups) for k, r in enumerate(group)]
     return summarise(records).official[dataset]
 
 
-def values(found: Official) -> dict[str, float]:
-    return {name: e.value for name, e in found.values.items()}
+def values(found: Mapping[str, Estimate]) -> dict[str, float]:
+    return {name: e.value for name, e in found.items()}
 
 
 def test_qa_scores_by_hand_with_questions_that_have_no_answer_apart() -> None:
@@ -84,7 +90,7 @@ def test_qa_scores_by_hand_with_questions_that_have_no_answer_apart() -> None:
             "NoAns_exact": 2 / 3, "NoAns_f1": 2 / 3,
         }
     )  # fmt: skip
-    assert [found.values[name].n for name in ("exact", "HasAns_f1", "NoAns_f1")] == [5, 2, 3]
+    assert [found[name].n for name in ("exact", "HasAns_f1", "NoAns_f1")] == [5, 2, 3]
     pairs = [("a black cat", "The cat!"), ("yes", "yes it is"), ("no", "no")]  # yes and no are all or nothing
     of = [(problem(gold, "qa", "hotpotqa", Reference((gold,))), answer) for gold, answer in pairs]
     found = official("hotpotqa", *([rollout(p, True, answer=answer)] for p, answer in of))
@@ -97,9 +103,9 @@ def test_a_failed_workflow_counts_zero_and_an_infrastructure_fault_not_at_all() 
         found = official("squad2", [rollout(NONE, False, outcome=outcome)], [rollout(HAS, False, outcome=outcome)])
         assert set(values(found).values()) == {0.0}, outcome
     found = official("squad2", [rollout(NONE, True, answer="")], [rollout(NONE, None)], [rollout(HAS, None)])
-    exact = found.values["exact"]
+    exact = found["exact"]
     assert (exact.value, exact.n, exact.unscored) == (1.0, 1, 2)
-    assert "HasAns_exact" not in found.values, "nothing was measured there"
+    assert "HasAns_exact" not in found, "nothing was measured there"
 
 
 def test_every_benchmark_is_reported_by_its_own_metric() -> None:
@@ -110,6 +116,6 @@ def test_every_benchmark_is_reported_by_its_own_metric() -> None:
     ):  # fmt: skip
         of = problem("p", DATASETS[dataset].domain, dataset)
         found = official(dataset, [rollout(of, True, answer="answer p")], [rollout(of, False, answer="?")])
-        if found.name != name or found.values[name].value != 0.5:
+        if next(iter(found)) != name or found[name].value != 0.5:
             wrong.append((dataset, found))
     assert not wrong

@@ -94,6 +94,11 @@ def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str
     return Path(name)
 
 
+async def evaluated(path: Path, config: Config = Config(), **options: Any) -> EvaluationResult:  # noqa: B008
+    (result,) = await run_evaluation(config, data=[path], **options)
+    return result
+
+
 def of(dataset: str, *ids: str) -> list[Problem]:
     return [problem(id, "qa" if dataset == "squad2" else "math", dataset, Reference(("x",))) for id in ids]
 
@@ -110,15 +115,15 @@ def saved() -> list[dict[str, Any]]:
 async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     world: World, monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
-    await run_evaluation(Config(), data=data(monkeypatch, MIXED))
+    await evaluated(data(monkeypatch, MIXED))
     assert [(row["dataset"], row["metrics"]["accuracy"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", 0.5, 2), ("squad2", 2 / 3, 3), ("mixed", 0.0, 1),
     ]  # fmt: skip
     assert [row["metrics"]["official"][row["dataset"]]["name"] for row in saved()] == ["accuracy", "exact", "accuracy"]
     adapter = here / "step_1"
     adapter.mkdir()
-    await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]), checkpoint=adapter)
-    await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
+    await evaluated(data(monkeypatch, MIXED[:1]), checkpoint=adapter)
+    await evaluated(data(monkeypatch, MIXED[:1]))
     assert [(row["dataset"], row["checkpoint"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", None, 1), ("squad2", None, 3), ("mixed", None, 1), ("gsm8k", str(adapter), 1),
     ]  # fmt: skip
@@ -130,25 +135,24 @@ async def test_an_interrupted_evaluation_resumes_and_again_costs_nothing(
     path, world.stop_after = data(monkeypatch, MIXED), 4
     said = Said()
     with pytest.raises(asyncio.CancelledError):
-        await run_evaluation(Config(), data=path, progress=said)
+        await evaluated(path, progress=said)
     assert said.lines[-1].startswith("4 of 6 workflows are recorded") and said.done[-1] == (4, 6)
     world.stop_after, world.down = 10**9, {"p4"}
-    resumed = await run_evaluation(Config(), data=path, resume=True)
+    resumed = await evaluated(path, resume=True)
     assert (resumed.known, world.ran) == (4, ["p0", "p1", "p2", "p3", "p4", "p5"])
     assert sum(sum(row.unscored.values()) for row in resumed.rows.values()) == 1
     world.down = set()
-    again = await run_evaluation(Config(), data=path, resume=True)
+    again = await evaluated(path, resume=True)
     assert (world.ran[6:], again.scored) == (["p4"], 6), "an infrastructure fault is tried again"
     written, whole = world.written, saved()
-    again = await run_evaluation(Config(), data=path, resume=True)
+    again = await evaluated(path, resume=True)
     assert (again.known, len(world.ran), world.written) == (6, 7, written) and saved() == whole
-    assert (await run_evaluation(Config(), data=path)).known == 0 and len(world.ran) == 13
+    assert (await evaluated(path)).known == 0 and len(world.ran) == 13
     hotter = Config.model_validate({"generation": {"eval_temperature": 0.9}})
-    for change in ({"config": hotter}, {"samples": 2}, {"limit": 5}):
-        result: EvaluationResult = await run_evaluation(**{"config": Config(), "data": path, "resume": True, **change})  # type: ignore[arg-type]
-        assert result.known == 0, "other settings are another evaluation"
+    for change in dict[str, Any](config=hotter), {"samples": 2}, {"limit": 5}:
+        assert (await evaluated(path, resume=True, **change)).known == 0, "other settings are another evaluation"
     elsewhere = Config.model_validate({"executor": {"base_url": "http://127.0.0.1:1/v1", "api_key": "other"}})
-    assert (await run_evaluation(elsewhere, data=path, resume=True)).known == 6
+    assert (await evaluated(path, elsewhere, resume=True)).known == 6
 
 
 def test_records_of_version_0_2_are_refused_with_a_message(tmp_path: Path) -> None:
@@ -211,7 +215,7 @@ def test_an_interruption_names_the_command_to_continue(
 
 async def test_simultaneous_evaluations_lose_no_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a dataset of its own, and takes its time between reading the file of results and writing it."""
-    result = await run_evaluation(Config(), data=data(monkeypatch, MIXED[:1]))
+    result = await evaluated(data(monkeypatch, MIXED[:1]))
     (template,) = result.as_json()["datasets"]
     result.file.unlink()
 
@@ -237,11 +241,11 @@ async def test_the_same_evaluation_twice_at_once_is_refused(world: World, monkey
     async def second(self: World, source: str, question: Question, seed: int | None = None) -> Execution:
         if not self.ran:
             with pytest.raises(ConfigError, match=r"written by another process \(process \d+\).*--resume"):
-                await run_evaluation(Config(), data=path, resume=True)
+                await evaluated(path, resume=True)
         return await run(self, source, question, seed)
 
     monkeypatch.setattr(World, "run", second)
-    result = await run_evaluation(Config(), data=path)
+    result = await evaluated(path)
     assert result.scored == 6 and len(result.records.read_text().splitlines()) == 6
 
 
@@ -290,7 +294,6 @@ def test_named_sets_and_whole_folders_are_rows(here: Path, cli: CommandLine) -> 
         assert rows == [("math", 0.0), ("gsm8k", 0.0), ("own", 0.0)], "another set adds its own row"
         shutil.rmtree("results")
         Path("data/test/own.jsonl").rename("data/test/own_test.jsonl")
-        Path("data/test/test_index.json").write_text("{}")
         cli(*command, "--data", "data/test", "--limit", 1)
         rows = sorted((row["dataset"], row["metrics"]["problems"]) for row in saved())
         assert rows == [("gsm8k", 1), ("math", 1), ("own", 1)]

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 
-from llm_as_judge.data.settings import load_settings, splits_there
+from llm_as_judge.data.settings import sources_of, splits_there
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 #: What ``data process`` mixes by default.
@@ -25,7 +25,7 @@ def benchmark(name: str = ".") -> Path:
 
 def all_benchmarks(names: Iterable[str]) -> Path:
     """The first folder that has a split of each of the datasets ``names``; skips the test if none has."""
-    sources = load_settings(CHECKOUT / "config/dataset.yaml").sources(list(names))
+    sources = sources_of(list(names))
     for folder in FOLDERS:
         if all(splits_there(folder, name, source) for name, source in sources.items()):
             return folder

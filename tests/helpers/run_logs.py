@@ -1,8 +1,9 @@
 """Event logs of training runs, written by the trainer's own writer from hand-made rollouts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -86,3 +87,17 @@ def write_run(path: Path, steps: int = 2) -> Path:
         for step in range(1, steps + 1):
             add_step(log, step, [group(f"p{step}", True, False, None), group("q", True, True, domain="code")])
     return path
+
+
+def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
+    """The raw JSON objects of a log, oldest first; unreadable lines are skipped."""
+    if not Path(path).exists():
+        return
+    with open(path, "rb") as file:
+        for line in file:
+            try:
+                event = msgspec.json.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            if isinstance(event, dict) and "kind" in event:
+                yield event

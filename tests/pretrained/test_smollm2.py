@@ -12,6 +12,7 @@ import pytest
 import torch
 from helpers.finished import as_options
 from helpers.processes import free_port
+from helpers.run_logs import read_events
 from safetensors.torch import load_file
 
 from llm_as_judge.commands.app import main
@@ -20,7 +21,6 @@ from llm_as_judge.policy.exactness import apart, plain_logprobs, tolerance
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.runlog import read_events
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 pytestmark = [
@@ -100,7 +100,7 @@ def test_three_steps_of_grpo_from_the_warmed_policy(warmed: Path, folder: Path, 
         **{
             "model.adapter": warmed, "max_steps": 3, "learning_rate": 1e-3,
             "rollout_batch_size": 1, "num_return_sequences_in_group": 4,
-            "eval_problems": 3, "evaluation.baselines": "false", "evaluation.plan_matrix": "false",
+            "eval_problems": 3, "evaluation.baselines": "none",
             "reward.functions": f"{{{folder / 'own.py'}:brevity: 1.0}}",
         },
     )  # fmt: skip

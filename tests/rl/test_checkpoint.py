@@ -7,6 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from helpers.run_logs import read_events
 from helpers.tiny import Events, ListBuffer, alike, bandit_trainer, tiny_policy
 from safetensors import SafetensorError
 
@@ -20,7 +21,6 @@ from llm_as_judge.events import Event, RunEvent
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.checkpoint import TrainingState
-from llm_as_judge.runlog import read_events
 
 
 def state(step: int) -> TrainingState:
@@ -154,7 +154,7 @@ class Said(Silent):
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    places = [f"{name}={tmp_path / name}" for name in ("output_dir", "log_dir", "results_dir")]
+    places = [f"{name}={tmp_path / name}" for name in ("output_dir", "log_dir", "results_dir", "persistence_dir")]
     return load_config(None, places)
 
 
@@ -179,12 +179,15 @@ def opened(config: Config, *, resume: bool, said: Said | None = None) -> RunFold
 
 def test_what_an_earlier_run_left_is_moved_aside_whole_and_never_resumed(config: Config) -> None:
     old, said = run(config, 20, 60), Said()
+    assert old.folder.buffer is not None
+    old.folder.buffer.mkdir(parents=True)
     new = run(config, 3, said=said)
     folder = new.folder
     places = (folder.checkpoints, folder.log_file, folder.results)
+    assert [path.name for path in old.folder.buffer.parent.iterdir()] == [f"grpo_mixed.{old.id}"]
     aside = {path.name for place in places for path in place.parent.iterdir()}
     assert {f"grpo_mixed.{old.id}", f"grpo_mixed.{old.id}.jsonl", f"grpo_mixed.{old.id}.json"} <= aside
-    assert sum(old.id in line for line in said.lines) == 3
+    assert sum(old.id in line for line in said.lines) == 4
     kept = folder.log_file.with_name(f"grpo_mixed.{old.id}.jsonl")
     assert [event["id"] for event in read_events(kept)] == [old.id]
     assert [event["id"] for event in read_events(folder.log_file)] == [new.id]
@@ -197,7 +200,7 @@ def test_what_an_earlier_run_left_is_moved_aside_whole_and_never_resumed(config:
         opened(config, resume=True)
 
 
-def test_two_at_once_are_refused_and_a_run_that_fails_early_touches_nothing(config: Config, tmp_path: Path) -> None:
+def test_two_at_once_are_refused_and_a_run_that_fails_early_touches_nothing(config: Config) -> None:
     with pytest.raises(ConfigError, match="nothing to resume"):
         opened(config, resume=True)
     old = run(config, 60)
@@ -205,55 +208,7 @@ def test_two_at_once_are_refused_and_a_run_that_fails_early_touches_nothing(conf
     with pytest.raises(ZeroDivisionError), open_folder(config, resume=False, progress=Said()):
         raise ZeroDivisionError("the endpoint is down")
     assert {path: path.read_bytes() for path in before} == before
-    config = with_buffer(config, tmp_path)
-    tree = config.model_dump()
-    tree["output"]["run_name"] = "other"
-    other = Config.model_validate(tree)
-    for second, message in (
-        (config, r"run of another process \(process \d+\).*run_name"),
-        (other, r"persistence_dir=DIR"),
-    ):
-        taken = pytest.raises(ConfigError, match=message)
-        with open_folder(config, resume=False, progress=Said()), taken:
-            opened(second, resume=False)
-        opened(second, resume=False)  # and the lock is free again
-
-
-def kept(config: Config, run_id: str, text: str) -> Path:
-    """A file of the buffer as that run left it."""
-    folder = config.experience_buffer.persistence_dir
-    assert folder is not None
-    folder.mkdir(exist_ok=True)
-    (folder / "run.json").write_text(json.dumps({"id": run_id}))
-    file = folder / "math_top_samples.jsonl"
-    file.write_text(text)
-    return file
-
-
-def with_buffer(config: Config, tmp_path: Path, **more: object) -> Config:
-    places = [f"{name}={getattr(config.output, name)}" for name in ("output_dir", "log_dir", "results_dir")]
-    settings = [f"experience_buffer.{name}={value}" for name, value in more.items()]
-    return load_config(None, [*places, f"persistence_dir={tmp_path / 'buffer'}", *settings])
-
-
-def test_a_new_run_moves_the_buffer_of_another_aside_unless_it_reuses_it(config: Config, tmp_path: Path) -> None:
-    own, said, earlier = with_buffer(config, tmp_path), Said(), "20260101-000000-abcdef"
-    file = kept(own, earlier, "good workflows\n")
-    aside = file.with_name(f"math_top_samples.{earlier}.jsonl")
-    new = run(own, said=said)
-    assert not file.exists() and aside.read_text() == "good workflows\n"
-    assert any(str(aside) in line for line in said.lines)
-    assert json.loads((file.parent / "run.json").read_text())["id"] == new.id
-
-    reusing, said = with_buffer(config, tmp_path, reuse=True), Said()
-    kept(reusing, earlier, "more\n")
-    started = run(reusing, 3, said=said)
-    assert file.read_text() == "more\n"
-    assert any(f"of the earlier run {earlier}" in line for line in said.lines)
-    said = Said()
-    run(reusing, resume=True, said=said)  # its own
-    assert file.read_text() == "more\n" and not said.lines and started.id
-    aside.unlink()
-    kept(reusing, earlier, "another's\n")
-    run(reusing, resume=True)
-    assert not file.exists() and aside.read_text() == "another's\n"
+    taken = pytest.raises(ConfigError, match=r"run of another process \(process \d+\).*run_name")
+    with open_folder(config, resume=False, progress=Said()), taken:
+        opened(config, resume=False)
+    opened(config, resume=False)  # and the lock is free again

@@ -113,7 +113,7 @@ def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> N
 
 def settings(address: str, folder: Path) -> list[str]:
     small = {"learning_rate": 1e-4, "rollout_batch_size": 2, "eval_problems": 1, "eval_every": 0, "max_steps": 45}
-    less = {"plan_matrix": "false", "baselines": "false", "executor.temperature": 0}
+    less = {"baselines": "none", "executor.temperature": 0}
     return run_settings(folder, address, **small, **less)
 
 

@@ -15,6 +15,7 @@ from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, host
 
 from llm_as_judge.evaluation.analysis import analyze_log, read_story
 from llm_as_judge.events import EvalEvent, RunEvent, StepReport
+from llm_as_judge.files import json_text
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Execution, Group
 
@@ -46,7 +47,7 @@ def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_p
         begin(log, resumed_from="checkpoints/nano/run/step_1")
         add_step(log, 2, [planned("a", "program"), planned("b", "answer_vote", correct=False)])
     story = read_story(path, NONE)
-    assert story.analysis.as_json() == analyze_log(path).as_json() and story.analysis.total.rollouts == 3
+    assert json_text(story.analysis) == json_text(analyze_log(path)) and story.analysis.total.rollouts == 3
     assert [step.step for step in story.steps] == [1, 2] and [event.step for event in story.evals] == [1]
     assert story.costs == [0.5, 1.5]
 

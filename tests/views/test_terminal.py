@@ -18,7 +18,7 @@ from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Reference
 from llm_as_judge.views.charts import learning_curve
-from llm_as_judge.views.evaluation import evaluation_report, summary_tables
+from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
 from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
 
 REPORT = StepReport(
@@ -105,7 +105,7 @@ USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judg
 
 def printed(width: int, **records: list[RolloutEvent]) -> str:
     console, rows = Console(file=io.StringIO(), width=width), {name: summarise(own) for name, own in records.items()}
-    for part in [*summary_tables(list(rows.items())), *evaluation_report(rows, USAGE)]:
+    for part in [*summary_tables(list(rows.items())), *troubles(rows), usage_table(USAGE)]:
         console.print(part, highlight=False)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 

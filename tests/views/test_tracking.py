@@ -91,7 +91,7 @@ def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
         pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
     changes = run_settings(
         here, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
-        plan_matrix="false", baselines="false", **{"tracking.report_to": f"[{', '.join(tools)}]"},
+        baselines="none", **{"tracking.report_to": f"[{', '.join(tools)}]"},
     )  # fmt: skip
     own = {"TRACKIO_DIR": here / "trackio", "WANDB_MODE": "offline"}
     done = program(sys.executable, "-m", "llm_as_judge", "train", *as_options(changes), **own)

@@ -2,7 +2,7 @@
 
 ``problem``; ``answer``: text, number or a list of them; ``type``: math, code or qa; optional ``context``, ``id``,
 ``dataset``, ``unanswerable``. Code has ``tests``: source or a list of asserts, and may have ``entry_point``,
-``public_tests`` and ``prelude``. ``FIELDS`` has other spellings of the names; the first one present is used. Other
+``public_tests`` and ``prelude``. ``SPELLINGS`` has other names that are read; the first one present is used. Other
 fields are ignored.
 """
 
@@ -15,8 +15,7 @@ from llm_as_judge.data.record import Record, content_id, short
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem, Question, Reference
 
-#: Other spellings of the names; ``fields`` of config/dataset.yaml replaces them.
-FIELDS: Mapping[str, Sequence[str]] = {
+SPELLINGS: Mapping[str, Sequence[str]] = {
     "problem": ("question",),
     "answer": ("answers", "ground_truth"),
     "type": ("problem_type", "domain"),
@@ -29,30 +28,30 @@ NAMES = (
 )  # fmt: skip
 
 
-def spelt(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> dict[str, Any]:
+def spelt(record: Record) -> dict[str, Any]:
     """The record's values under the project's names, without absent and null ones."""
     named = {}
     for name in NAMES:
-        for spelling in (name, *fields.get(name, ())):
+        for spelling in (name, *SPELLINGS.get(name, ())):
             if record.get(spelling) is not None:
                 named[name] = record[spelling]
                 break
     return named
 
 
-def parse(record: Record, fields: Mapping[str, Sequence[str]] = FIELDS) -> Problem:
+def parse(record: Record) -> Problem:
     """One record. Raises ``DataError`` that names what is missing or contradictory."""
-    named = spelt(record, fields)
+    named = spelt(record)
     text, domain = named.get("problem"), named.get("type")
     if not isinstance(text, str) or not text.strip():
-        raise DataError(f"field {_spellings('problem', fields)} must be a non-empty string")
+        raise DataError(f"field {_spellings('problem')} must be a non-empty string")
     if domain not in DOMAINS:
-        raise DataError(f"field {_spellings('type', fields)} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
+        raise DataError(f"field {_spellings('type')} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
     entry_point, public = None, tuple[str, ...]()
     if domain == "code":
         entry_point, public, reference = _code(named)
     else:
-        reference = _answered(named, fields)
+        reference = _answered(named)
     dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
@@ -73,12 +72,12 @@ def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
     return entry_point, public, Reference(tests=tests, prelude=prelude)
 
 
-def _answered(named: Mapping[str, Any], fields: Mapping[str, Sequence[str]]) -> Reference:
+def _answered(named: Mapping[str, Any]) -> Reference:
     answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
     if not isinstance(unanswerable, bool):
         raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
     if unanswerable == bool(answers):
-        raise DataError(f"give either an {_spellings('answer', fields)} or 'unanswerable': true")
+        raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
     return Reference(answers, unanswerable=unanswerable)
 
 
@@ -106,8 +105,8 @@ def to_record(problem: Problem) -> dict[str, Any]:
     return record
 
 
-def _spellings(name: str, fields: Mapping[str, Sequence[str]]) -> str:
-    others = ", ".join(repr(spelling) for spelling in fields.get(name, ()))
+def _spellings(name: str) -> str:
+    others = ", ".join(repr(spelling) for spelling in SPELLINGS.get(name, ()))
     return f"{name!r} (or {others})" if others else repr(name)
 
 
