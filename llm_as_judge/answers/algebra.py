@@ -5,8 +5,6 @@ first needed. A proof has a limit of processor time (``PROOF_CPU_S``), so a busy
 ``effort`` limits all proofs for one answer. Formulas without a proof are not equal. Thread-safe.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json

@@ -6,8 +6,6 @@ Trees are those of ``formulas``. Only what sympy proves is the same. A proof tha
 ``cpu_s`` ends the process, because some of sympy cannot be interrupted in another way.
 """
 
-from __future__ import annotations
-
 import json
 import operator
 import resource

@@ -1,7 +1,5 @@
 """What a question asks for: its asking clauses, the names and the units it wants."""
 
-from __future__ import annotations
-
 import re
 from functools import lru_cache
 

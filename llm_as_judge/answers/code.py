@@ -4,8 +4,6 @@ The last block of a reply may be cut off, so any fence counts. A workflow may ho
 not gain from an unclosed one, so only fences on a line of their own count.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import warnings

@@ -9,8 +9,6 @@ From the reply to its numbers: ``compare`` a reply with references; ``equivalent
 if it takes a proof.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

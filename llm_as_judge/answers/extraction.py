@@ -6,8 +6,6 @@ and nothing else stands around it than ``restating`` allows: corrections, doubts
 most ``LONGEST_REPLY`` characters are read, each scan in linear time.
 """
 
-from __future__ import annotations
-
 import re
 
 from llm_as_judge.answers.code import last_block

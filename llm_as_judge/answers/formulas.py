@@ -3,8 +3,6 @@ r"""Formulas in answers, LaTeX or plain: a strict parser, and bounded arithmetic
 ``parse`` returns a tree of tuples, or None for anything it does not know: such a formula is left to the LLM judge.
 """
 
-from __future__ import annotations
-
 import cmath
 import math
 import re

@@ -4,8 +4,6 @@ Model judges accept some of them ("One Token to Fool LLM-as-a-Judge", Zhao et al
 refused before a model is asked, unless a reference is of the same kind: "yes" is an answer if "no" is right.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Literal

@@ -1,7 +1,5 @@
 r"""Text of answers in one notation (``clean``), and the exact values of written numbers (``number``)."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from fractions import Fraction

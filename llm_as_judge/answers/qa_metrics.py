@@ -4,8 +4,6 @@ They are reported and never decide a verdict (see ``answers.equivalence``). For 
 that there is no answer counts as empty.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from collections import Counter

@@ -5,8 +5,6 @@ the value in place of the question word. The end of the clause may be left out f
 come first; the subject may be a pronoun. Sentences that say less or more than that are left to the LLM judge.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ the number that it is correct for to the last digit. Names, units, order and bra
 one side has none, the other side's must be the only possible ones.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

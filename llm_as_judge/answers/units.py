@@ -1,7 +1,5 @@
 """Units of measure: their spellings, the quantity they measure and their size in base units."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A value is a formula with an optional unit, a list, tuple, set or interval, a na
 else text. Types are never converted: ``(0, 1)`` is not ``[0, 1]``, ``50%`` is not ``50``.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -49,7 +47,7 @@ class Value:
     name: str = ""
     tree: Tree | None = None
     unit: Unit | None = None
-    items: tuple[Value, ...] = ()
+    items: "tuple[Value, ...]" = ()
     brackets: str = ""
     relation: tuple[str, Tree, Tree] | None = None
 

@@ -1,7 +1,5 @@
 """Reading replies, the labelled pairs, properties of equivalence, proofs and the official metrics."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

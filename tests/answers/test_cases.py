@@ -1,7 +1,5 @@
 """Answers as models write them: the rules accept only what is certainly right."""
 
-from __future__ import annotations
-
 from llm_as_judge.answers.equivalence import compare, equivalent, matches
 from llm_as_judge.types import Domain
 

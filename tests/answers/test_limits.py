@@ -1,7 +1,5 @@
 """Hostile answers: none makes the rules raise, takes the host much time, or makes another answer wait."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

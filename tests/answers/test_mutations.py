@@ -1,7 +1,5 @@
 """Answers with another meaning: edited references and references of other problems."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
