@@ -33,7 +33,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.policy.scoring import Layout, choose_layout
+from llm_as_judge.policy.scoring import Layout, cheaper_layout
 from llm_as_judge.policy.tree import padded_tokens, plan
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
@@ -197,7 +197,7 @@ def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool) -> 
     return found | {
         "padded": lambda: step(policy, completions, "padded"),
         "groups": lambda: step(policy, completions, "tree", by_group=True),
-        "ours": lambda: step(policy, completions, choose_layout(completions)),
+        "ours": lambda: step(policy, completions, cheaper_layout(completions)),
     }
 
 

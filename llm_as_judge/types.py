@@ -168,7 +168,7 @@ class Verdict:
 
     @property
     def abstained(self) -> bool:
-        """Whether the LLM judge left an answer undecided that the rules did not accept."""
+        """Whether the LLM judge gave no readable verdict."""
         return self.correct is None and self.tier == "llm"
 
 

@@ -1,4 +1,4 @@
-"""Whether a sentence says about a value only what the question asks: "Ben has 150 pages left to read."
+"""Whether a sentence is the question's own statement with the value filled in: "Ben has 150 pages left to read."
 
 The sentence must be the asking clause as a statement: the same words, without case and endings, in the same order, with
 the value in place of the question word. The end of the clause may be left out from a preposition or conjunction on, or

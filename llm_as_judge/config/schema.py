@@ -105,7 +105,11 @@ class TrainingConfig(Strict):
         None,
         description="Compute shared prefixes once; null: if this saves tokens and the first batch gives equal results.",
     )
-    micro_batch_tokens: int = Field(16384, gt=0, description="Tokens per forward pass; does not affect results.")
+    micro_batch_tokens: int = Field(
+        16384,
+        gt=0,
+        description="Tokens per forward pass (CPU, shared prefixes: at most 1024); does not affect results.",
+    )
     save_every: int = Field(50, ge=0, description="Steps between checkpoints; all are kept. 0 = only at the end.")
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Maximum prompt length in tokens.")

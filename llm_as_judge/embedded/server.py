@@ -1,4 +1,5 @@
-"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``.
+"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``. Runs start and share it
+by ``embedded.supervise``.
 
 Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. One engine thread decodes all requests together;
 requests join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,

@@ -1,7 +1,7 @@
 """Runs the embedded server as a process shared by all runs that use the same address.
 
 A run holds a shared lock on the *lease file* of the address, which the kernel releases however the run ends. The first
-run starts the server; the server exits when it gets the exclusive lock, which means that no run is left.
+run starts the server. The server keeps trying for the exclusive lock; it gets it when no run is left, and exits.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """A policy compared with other methods on the same problems and executor; differences are paired by problem.
 
 All rows except those of policies come from one matrix of plans (``baselines``), so no workflow runs twice. The oracles
-choose on the problems they are measured on: they are upper bounds.
+choose on the problems they are measured on: they are upper bounds. The best single workflow is chosen on training
+problems (``commands.compare``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The official metric of each benchmark, under the name that its paper or evaluation script uses.
+"""Computes the official metric of a benchmark, which ``data.catalog.metric_of`` chooses, under its published name.
 
 Neither the reward nor an LLM judge is involved. A workflow that failed gave no answer and counts 0, also if the right
 answer is that there is none. Infrastructure faults are counted and left out.

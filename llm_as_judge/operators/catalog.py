@@ -1,4 +1,4 @@
-"""The ten operators and a user's own by name, and what is derived from a class: signatures, result keys, documentation.
+"""Operators by name, those of ``operators.CLASSES`` and a user's own; their signatures, result keys and documentation.
 
 A user's own operator is a class with ``NAME``, ``RESULT`` (key -> ``str`` or ``bool``), ``SUMMARY``, a constructor that
 takes a ``Toolbox`` first, and an async ``__call__``. ``workflow.operators`` names it as ``package.module:Name`` or

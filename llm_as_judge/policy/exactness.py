@@ -18,7 +18,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.forward import own_precision
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.policy.scoring import Layout, choose_layout
+from llm_as_judge.policy.scoring import Layout, cheaper_layout
 from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
@@ -40,8 +40,8 @@ _LOW_PRECISION_GRADIENT = 0.2
 class CheckedLayout:
     """Chooses the layout of batches; the first batch of each layout is checked for exactness.
 
-    ``shared_prefix`` True or False forces a layout. None shares prefixes if the model allows it, it saves tokens and
-    the check passes. ``budget`` is the number of tokens per forward pass.
+    ``shared_prefix`` True or False forces a layout. If it is None, prefixes are shared when the model allows it, it
+    saves tokens and the check passes. ``budget`` is the number of tokens per forward pass.
     """
 
     def __init__(self, policy: Policy, shared_prefix: bool | None, budget: int) -> None:
@@ -72,7 +72,7 @@ class CheckedLayout:
         if self._shared_prefix is not None:
             return "tree" if self._shared_prefix else "padded"
         longest = max(map(_length, completions))
-        return "padded" if self._policy.why_no_tree(longest) else choose_layout(completions)
+        return "padded" if self._policy.why_no_tree(longest) else cheaper_layout(completions)
 
 
 def plain_logprobs(base: Any, completion: Completion) -> Tensor:

@@ -1,4 +1,4 @@
-"""How much the policy computes at once. The estimates of ``plan`` use the same numbers, without torch."""
+"""How much the policy computes at once. The estimates of ``plan`` use most of these numbers, without torch."""
 
 #: Tokens that a forward pass of padded prompts takes at most, unless one prompt is longer.
 PREFILL_TOKENS = 2**14
@@ -13,4 +13,4 @@ LOGIT_ELEMENTS = 2**26
 EVALUATED_AT_ONCE = 64
 #: Completion tokens that a CPU forwards at a time. More leave its cache: all at once took 1.3 to 1.5 times as long
 #: (benchmarks/update.py), at two to three times the memory.
-ROW_TOKENS = 1024
+CPU_ROW_TOKENS = 1024

@@ -1,9 +1,9 @@
 """Log-probabilities of completions under a causal LM, in one of two layouts that give the same numbers; micro-batches.
 
 padded: one row per sequence. tree: every shared prefix once, in one pass or, beyond a token budget, in stages. A stage
-forwards its prompts once and keeps their graph. Completions follow in micro-batches that attend to detached copies of
-the prompts' keys and values; the gradients of these copies are summed and sent back through the prompts' graph at the
-end of the stage. Memory therefore holds the prompts and one micro-batch, and no activation is computed twice.
+runs its prompts once. The completions then run in micro-batches on detached copies of the prompts' keys and values,
+whose summed gradients go back through the prompts at the end of the stage. Memory therefore holds the prompts and one
+micro-batch, and no activation is computed twice.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.forward import logits_of, own_precision
-from llm_as_judge.policy.limits import LOGIT_ELEMENTS, ROW_TOKENS
+from llm_as_judge.policy.limits import CPU_ROW_TOKENS, LOGIT_ELEMENTS
 from llm_as_judge.policy.sampling import Sampling, entropy_of, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
@@ -63,7 +63,7 @@ def micro_batches(
 ) -> Iterator[MicroBatch]:
     """Scores in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
 
-    On a CPU, micro-batches of the tree layout are smaller (``ROW_TOKENS``) and follow all prompts that fit. With
+    On a CPU, the tree layout forwards all prompts that fit the budget, then ``CPU_ROW_TOKENS`` tokens at a time. With
     gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get their
     gradient after its last one. The micro-batches depend on the completions and the budget only.
     """
@@ -74,7 +74,7 @@ def micro_batches(
             yield MicroBatch(members, score(base, [completions[i] for i in members], sampling, layout))
         return
     tree = prefix_tree.plan(*_sequences(completions))
-    row_budget = min(budget, ROW_TOKENS) if base.device.type == "cpu" else budget
+    row_budget = min(budget, CPU_ROW_TOKENS) if base.device.type == "cpu" else budget
     if tree.unique_tokens <= row_budget:
         yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout))
         return
@@ -82,7 +82,7 @@ def micro_batches(
         yield from _staged(base, stage, sampling)
 
 
-def choose_layout(completions: Sequence[Completion]) -> Layout:
+def cheaper_layout(completions: Sequence[Completion]) -> Layout:
     """``tree`` if it forwards clearly fewer tokens than padded rows."""
     sequences = _sequences(completions)
     unique = prefix_tree.plan(*sequences).unique_tokens

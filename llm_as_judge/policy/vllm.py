@@ -76,7 +76,7 @@ class VLLMEngine:
     def sync(self, policy: Any, version: int) -> None:
         """Loads the adapter of a ``Policy`` under a new name and unloads the previous one.
 
-        ``rl.pipeline`` waits for this. Does nothing if ``version`` of ``policy`` is loaded already.
+        ``rl.pipeline`` calls this before it samples a batch. Does nothing if ``version`` of ``policy`` is loaded.
         """
         if self._synced is not None and self._synced[0]() is policy and self._synced[1] == version:
             return

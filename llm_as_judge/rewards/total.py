@@ -3,8 +3,8 @@
     total = 0.65 correctness + 0.15 efficiency + 0.10 simplicity + 0.05 format - 0.05 repetition
 
 With these weights the best total is 9.5 and no wrong answer reaches a right one's total; weights that would allow it
-are refused. A run without an answer (invalid, raised, over time or budget) gets the worst value of every term. An
-unscored rollout (unknown verdict, infrastructure fault) gets no total.
+are refused. A run without an answer (invalid, raised, over time or budget) gets the worst value of every term, -3.75 in
+all. An unscored rollout (unknown verdict, infrastructure fault) gets no total.
 """
 
 from llm_as_judge.config.schema import RewardConfig

@@ -108,8 +108,8 @@ class ExperienceBuffer:
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def top_k(self, text: str, domain: Domain, *, problem_id: str = "") -> list[Experience]:
-        """The ``config.top_k`` experiences on the most similar problems, by cosine; the better reward comes first
-        among equals.
+        """The ``config.top_k`` experiences on the problems of highest cosine similarity; of equally similar ones, the
+        better reward first.
 
         One per problem, and never one of the problem asked for, by id or by text.
         """

@@ -6,8 +6,8 @@ contrast: fewer than two scored rollouts, or rewards equal up to a tolerance (co
 equal, and dividing by such a small deviation would amplify noise).
 
 A group is left out if the judge abstained on one of its answers. Rules and tests accept right answers without the
-judge, so undecided answers are wrong more often than scored ones. Without them the group's mean would be too high, and
-right answers would get too small an advantage.
+judge, so the others are wrong more often. Leaving out only those would make the group's mean too high, and the
+advantage of right answers too small.
 """
 
 import math

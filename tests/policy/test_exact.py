@@ -163,7 +163,7 @@ def test_kernels_sampling_settings_and_budgets_give_the_same() -> None:
 def test_a_cpu_forwards_the_prompts_once_and_a_few_completions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     policy, completions = policy_of("qwen2", double=True), batch("deep", 4)
     whole = result(policy, completions, "tree")
-    monkeypatch.setattr(scoring, "ROW_TOKENS", 20)
+    monkeypatch.setattr(scoring, "CPU_ROW_TOKENS", 20)
     forwarded, forward = list[int](), scoring.row_hidden
 
     def counting(base: Any, tree: prefix_tree.TreePlan, attention: Any) -> torch.Tensor:

@@ -141,7 +141,7 @@ def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
     make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)
-    monkeypatch.setattr(scoring, "ROW_TOKENS", BUDGET)  # as on a GPU
+    monkeypatch.setattr(scoring, "CPU_ROW_TOKENS", BUDGET)  # as on a GPU
     completions = sampled(groups=3, members=4)
     tree = plan([c.prompt_ids for c in completions], [c.token_ids for c in completions])
     scored = sum(tree.lengths)
