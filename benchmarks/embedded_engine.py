@@ -25,7 +25,8 @@ def prompts(count: int) -> list[list[int]]:
     """Operator prompts, from all skills in turn."""
     tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
     skills = cases(count)
-    return [chat_ids(tokenizer, members[i][0]) for i in range(count) for members in skills.values()][:count]
+    turns = (members[i : i + 1] for i in range(count) for members in skills.values())
+    return [chat_ids(tokenizer, prompt) for turn in turns for prompt, *_ in turn][:count]
 
 
 def with_engine(engine: NanoEngine, ids: list[list[int]]) -> list[list[int]]:

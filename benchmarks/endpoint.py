@@ -13,6 +13,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import logging
 import math
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def seconds(body: bytes, median: float, sigma: float) -> float:
 
 
 async def serve(median: float, sigma: float, slots: int, completions: list[dict[str, Any]]) -> None:
+    logging.getLogger("aiohttp.server").disabled = True  # callers hang up at the end of a run
     places = asyncio.Semaphore(slots)
     served: list[tuple[float, float]] = []
     turn = itertools.count()
