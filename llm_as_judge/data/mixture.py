@@ -17,23 +17,24 @@ class Quota(Generic[K]):
 
     Among the names that are due, the one with the earliest deadline gets the slot (Tijdeman 1980, "The chairman
     assignment problem"); taking the largest remainder is off by more than one with three names or more. Shares are
-    exact fractions. ``drawn`` counts the slots of each name and may be set to resume.
+    exact, in whole numbers. ``drawn`` counts the slots of each name and may be set to resume.
     """
 
     def __init__(self, ratios: Mapping[K, float]) -> None:
         if not ratios or any(not math.isfinite(ratio) or ratio <= 0 for ratio in ratios.values()):
             raise ValueError(f"ratios must be > 0, got {dict(ratios)}")
         exact = {name: Fraction(str(ratio)) for name, ratio in ratios.items()}  # as written: 0.3 is 3/10
-        total = sum(exact.values())
-        self.shares = {name: ratio / total for name, ratio in exact.items()}
+        unit = math.lcm(*(ratio.denominator for ratio in exact.values()))
+        self._parts = {name: int(ratio * unit) for name, ratio in exact.items()}
+        self._whole, self._multiple = sum(self._parts.values()), math.lcm(*self._parts.values())
+        self._slack = max(2, 2 * len(ratios) - 2)  # due: 1 / slack of a slot behind the share, or more
         self.drawn = dict.fromkeys(ratios, 0)
 
     def next(self) -> K:
-        slot = sum(self.drawn.values()) + 1
-        slack = Fraction(1, max(2, 2 * len(self.shares) - 2))
-        due = [name for name, share in self.shares.items() if share * slot - self.drawn[name] >= slack]
-        name = min(due, key=lambda name: (self.drawn[name] + 1 - slack) / self.shares[name])
-        self.drawn[name] += 1
+        slot, drawn, slack = sum(self.drawn.values()) + 1, self.drawn, self._slack
+        due = [n for n, part in self._parts.items() if slack * (part * slot - drawn[n] * self._whole) >= self._whole]
+        name = min(due, key=lambda name: (slack * (drawn[name] + 1) - 1) * (self._multiple // self._parts[name]))
+        drawn[name] += 1
         return name
 
     def take(self, n: int) -> Iterator[K]:
