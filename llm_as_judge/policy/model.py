@@ -29,7 +29,7 @@ from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
 from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
-from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
 from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
@@ -143,7 +143,7 @@ class Policy:
     def logprobs(
         self,
         completions: Sequence[Completion],
-        sampling: Sampling | None = None,
+        sampling: Sampling = PLAIN,
         *,
         reference: bool = False,
         shared_prefix: bool = False,
@@ -157,7 +157,7 @@ class Policy:
         layout: Layout = "tree" if shared_prefix else "padded"
         self._refuse(layout, completions)
         with self._reference() if reference else nullcontext():
-            return scoring.score(self.base, completions, sampling or Sampling(), layout)
+            return scoring.score(self.base, completions, sampling, layout)
 
     def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int

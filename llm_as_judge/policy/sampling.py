@@ -35,12 +35,12 @@ def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor |
         logits = logits.float()
     if temperature != 1.0:
         logits = logits / max(temperature, _COLDEST)
-    if 0 < top_k < logits.shape[-1]:
-        threshold = logits.detach().topk(top_k, dim=-1).values[..., -1:]
+    kept = top_k if 0 < top_k < logits.shape[-1] else logits.shape[-1]
+    if kept < logits.shape[-1]:
+        threshold = logits.detach().topk(kept, dim=-1).values[..., -1:]
         logits = _drop(logits, logits < threshold, keep)
     if top_p < 1.0:
-        left = top_k if 0 < top_k < logits.shape[-1] else logits.shape[-1]
-        ordered, order = logits.detach().softmax(-1).topk(left, dim=-1)
+        ordered, order = logits.detach().softmax(-1).topk(kept, dim=-1)
         # A token is dropped if the mass before it already reaches top_p; the first always stays.
         drop_ordered = ordered.cumsum(-1) - ordered >= top_p
         drop_ordered[..., 0] = False

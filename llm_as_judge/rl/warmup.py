@@ -14,7 +14,7 @@ from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.errors import DataError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rl.optimizer import SharedAdamW
 from llm_as_judge.rl.ranks import ALONE, Ranks, spread
 from llm_as_judge.types import Completion
@@ -93,8 +93,8 @@ class WarmUp:
         replies, total = work.shares[self.ranks.rank], torch.zeros(1, dtype=torch.float64)
         with self.ranks.together():
             if replies:
-                layout, budget = self._layout(replies, Sampling()), self.training.micro_batch_tokens
-                for batch in self.policy.micro_batches(replies, Sampling(), layout, budget):
+                layout, budget = self._layout(replies, PLAIN), self.training.micro_batch_tokens
+                for batch in self.policy.micro_batches(replies, PLAIN, layout, budget):
                     loss = -(batch.scores.logprobs * batch.scores.mask).sum() / work.tokens
                     if work.learn:
                         loss.backward()  # type: ignore[no-untyped-call]
