@@ -215,13 +215,15 @@ class ZygoteClient:
                     self._died()
 
     async def _watch(self) -> None:
-        """Read the ends of children until the zygote dies."""
+        """Read the ends of children until the zygote dies. Without a watcher, no run waits for the end of its child."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(OSError):
-            while record := await loop.sock_recv(self._control, frames.EVENT.size):  # written in one piece
-                _, number, status, cpu_seconds, _ = frames.EVENT.unpack(record)
-                self._children.pop(number).end(ExitReport(status, cpu_seconds))
-        self._died()
+        try:
+            with contextlib.suppress(OSError):
+                while record := await loop.sock_recv(self._control, frames.EVENT.size):  # written in one piece
+                    _, number, status, cpu_seconds, _ = frames.EVENT.unpack(record)
+                    self._children.pop(number).end(ExitReport(status, cpu_seconds))
+        finally:  # an interrupted event loop cancels all tasks at once
+            self._died()
 
     def _died(self) -> None:
         self.alive = False

@@ -147,6 +147,22 @@ def test_closing_or_cancelling_ends_runs_under_way() -> None:
     clean(work, wall_seconds=60, mode="standard")
 
 
+def test_an_interrupted_event_loop_ends_while_code_runs() -> None:
+    """It cancels all tasks at once: the runs, which wait for the end of their children, and the watcher of those."""
+
+    async def work(sandbox: Sandbox) -> None:
+        own = asyncio.current_task()
+        runs = [asyncio.create_task(sandbox.run_code(SLEEPS)) for _ in range(4)]
+        await asyncio.sleep(0.5)
+        cancelled = asyncio.all_tasks() - {own}
+        assert len(cancelled) > len(runs)
+        for task in cancelled:
+            task.cancel()
+        await asyncio.wait_for(asyncio.gather(*cancelled, return_exceptions=True), 10)
+
+    clean(work, wall_seconds=60, mode="standard")
+
+
 HELD = """
 import os
 def f():
