@@ -34,7 +34,9 @@ _LOGPROB = {torch.float64: 1e-6, torch.float32: 1e-3}
 _MEAN_LOGPROB = 0.1
 #: Largest difference of the gradient relative to its norm.
 _GRADIENT = {torch.float64: 1e-5, torch.float32: 1e-3}
-_LOW_PRECISION_GRADIENT = 0.2
+#: In bfloat16, SmolLM2 after its warm-up was off by 0.08 to 0.24; by 0.34 if a query of each node is missed, by 0.78 if
+#: the backward pass leaves out ancestors.
+_LOW_PRECISION_GRADIENT = 0.3
 
 
 class CheckedLayout:
