@@ -38,9 +38,10 @@ class BudgetSpent(LLMAsJudgeError):
 
 
 class InfrastructureError(LLMAsJudgeError):
-    """Endpoint down, judge reply unreadable, sandbox fault: never scored as a wrong answer.
+    """Endpoint down or sandbox broken: never scored as a wrong answer.
 
-    ``sandbox.operator_calls`` turns it into the outcome ``fault``, ``rl.rollout`` into a verdict of None.
+    ``sandbox.operator_calls`` records it and ``sandbox.host`` makes the outcome ``fault``, which gets no reward. An
+    unreadable reply of the judge is no error but an abstention (``judging.llm_judge``).
     """
 
 
@@ -57,7 +58,7 @@ class RequestRefused(ProviderError):
 
 
 class PromptTooLong(ProviderError):
-    """The prompt does not fit the model's context."""
+    """The prompt does not fit the model's context; within a workflow it is a ``WorkflowError`` (``workflow.run``)."""
 
 
 class SandboxFault(InfrastructureError):

@@ -168,7 +168,7 @@ class Verdict:
 
     @property
     def abstained(self) -> bool:
-        """Whether the LLM judge gave no readable verdict."""
+        """Whether the LLM judge left the answer open: no readable verdict, no reply, or two judges that disagree."""
         return self.correct is None and self.tier == "llm"
 
 

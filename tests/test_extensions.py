@@ -99,16 +99,21 @@ assert DATASET_LINES['riddles'] == 'Any synonym will do.' and metric_of('riddles
 """,
     ),
     "reward term": Extension(
-        edits={"rewards/terms.py": (
-            (TERM, BREVITY + TERM),
-            ('    "repetition": Term(10.0,', '    "brevity": Term(0.0, brevity),\n    "repetition": Term(10.0,'),
-        )},
+        edits={
+            "rewards/terms.py": (
+                (TERM, BREVITY + TERM),
+                ('    "repetition": Term(10.0,', '    "brevity": Term(0.0, brevity),\n    "repetition": Term(10.0,'),
+            ),
+            "config/schema.py": (('0.65, "efficiency"', '0.60, "brevity": 0.05, "efficiency"'),),
+        },
         use="""
 from llm_as_judge.evaluation.ablation import without
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import *
-weights = dict(correctness=.65, efficiency=.1, simplicity=.1, format=.05, repetition=.05, brevity=.05)
-function = RewardFunction(load_config(None, [f'reward_weights={weights}']).reward)
+shipped = load_config('config/training.yaml').reward.reward_weights
+assert shipped['brevity'] == 0 and sum(shipped.values()) == 1  # files that name the old terms stay valid
+function = RewardFunction(load_config(None).reward)
+weights = dict(load_config(None).reward.reward_weights)
 problem, verdict = Problem(Question('q', 'x', 'math'), Reference(('2',))), Verdict(True, 'rules')
 short, long = (Execution('finished', '2' * n) for n in (10, 90))
 totals = [function(problem, Completion('x', (), (), (), 'stop'), run, verdict) for run in (short, long)]

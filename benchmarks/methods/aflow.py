@@ -25,7 +25,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.comparison import FIRST_ROUND
 from llm_as_judge.evaluation.evaluate import Given, evaluate
-from llm_as_judge.evaluation.metrics import mean
+from llm_as_judge.evaluation.intervals import mean
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.operators.catalog import load_operators

@@ -1,8 +1,8 @@
 r"""The rules tier: is an answer certainly one of the references?
 
-``compare`` reads the reply's final statement (``extraction``) and compares it with each reference by type (``values``,
-``sameness``). It accepts only what is certainly equal; everything else is undecided and left to the LLM judge.
-References are read like replies, so ``\boxed{42}`` and ``#### 42`` are references too.
+``compare`` reads the final statement of a reply (``extraction``, ``restating``) and compares it with each reference by
+type (``values``, ``sameness``). It accepts only what is certainly equal; everything else is undecided and left to the
+LLM judge. References are read like replies, so ``\boxed{42}`` and ``#### 42`` are references too.
 
 From the reply to its numbers: ``compare`` a reply with references; ``equivalent`` two bare answers;
 ``sameness.same`` two values (units and percentages are there); ``algebra.equal`` two formulas, by ``algebra_worker``

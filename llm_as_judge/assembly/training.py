@@ -1,6 +1,6 @@
 """A training run with all its parts, opened from a configuration; for ``train``, ablations and ``GRPOTrainer``."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -25,7 +25,6 @@ from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Prompt, Question
 from llm_as_judge.views.terminal import validation_line
-from llm_as_judge.workflow.shapes import Example
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,7 @@ def _parts(
     """The trainer's components; begins the log."""
     folder, log = run.folder, run.log
     config, device = folder.config, Device()
+    longest = config.training.prompt_max_length
     settings = config.experience_buffer
     recall = ExperienceBuffer(settings, author.policy.embed, folder.buffer) if settings.enabled else None
     resumed = str(folder.resumed_from) if folder.resumed_from else None
@@ -103,7 +103,8 @@ def _parts(
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 
     def build_prompt(question: Question) -> Prompt:
-        prompt, shown = prompt_within(author, question, recall.examples(question) if recall else [])
+        examples = recall.examples(question) if recall else []
+        prompt, shown = author.prompt.within(question, examples, lambda p: len(author.policy.encode(p)) <= longest)
         log.log(PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown))
         return prompt
 
@@ -130,16 +131,3 @@ def _parts(
         device=device,
         spent=budget(config.budget, log.path, services.usage),
     )
-
-
-def prompt_within(author: PolicyAuthor, question: Question, examples: Sequence[Example]) -> tuple[Prompt, int]:
-    """The prompt with as many of ``examples``, best first, as fit ``training.prompt_max_length``, and their number.
-
-    An example brings its own problem's context: with all of them, problems with long contexts would never fit.
-    """
-    limit = author.config.training.prompt_max_length
-    for shown in range(len(examples), 0, -1):
-        prompt = author.prompt(question, examples[:shown])
-        if len(author.policy.encode(prompt)) <= limit:
-            return prompt, shown
-    return author.prompt(question), 0

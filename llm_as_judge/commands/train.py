@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
-from llm_as_judge.evaluation.metrics import Estimate, paired_difference
+from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.files import write_json
 from llm_as_judge.types import Domain
 

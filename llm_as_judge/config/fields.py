@@ -67,14 +67,13 @@ def tool_names(value: Any) -> Any:
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
-def check_shares(name: str, shares: Mapping[Any, float], members: Sequence[str]) -> None:
-    missing = [member for member in members if member not in shares]
-    if missing:
-        raise ValueError(f"{name} lacks {', '.join(missing)}; give a share to each, 0 to leave one out")
-    if min(shares.values()) < 0:
+def complete_shares(name: str, shares: Mapping[Any, float], members: Sequence[Any]) -> dict[Any, float]:
+    """The shares, which must sum to 1, with 0 for ``members`` that are not named."""
+    if shares and min(shares.values()) < 0:
         raise ValueError(f"{name} must not be negative, got {dict(shares)}")
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise ValueError(f"{name} must sum to 1, got {sum(shares.values()):g}")
+    return {**dict.fromkeys(members, 0.0), **shares}
 
 
 class Strict(BaseModel):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
 
 from llm_as_judge.config.endpoints import EndpointConfig, EngineConfig, JudgeConfig
 from llm_as_judge.config.fields import (
@@ -20,7 +20,7 @@ from llm_as_judge.config.fields import (
     Names,
     OutputPath,
     Strict,
-    check_shares,
+    complete_shares,
     tool_names,
 )  # fmt: skip
 from llm_as_judge.types import DOMAINS, Domain
@@ -147,7 +147,8 @@ class DataConfig(Strict):
     val_dataset: InputPath | None = Field(None, description="JSONL file of validation problems.")
     test_dataset: InputPath | None = Field(None, description="JSONL file of test problems.")
     domain_ratios: Mapping[Domain, Float] = Field(
-        {"math": 0.4, "code": 0.3, "qa": 0.3}, description="Share of each domain in a batch; the shares sum to 1."
+        {"math": 0.4, "code": 0.3, "qa": 0.3},
+        description="Share of each domain in a batch, 0 for those not named; they sum to 1.",
     )
     eval_problems: int = Field(
         150,
@@ -164,9 +165,13 @@ class DataConfig(Strict):
         """Whether the problems are generated ones of the embedded world."""
         return self.train_dataset is None
 
+    @field_validator("domain_ratios")
+    @classmethod
+    def _all_domains(cls, ratios: Mapping[Domain, float]) -> Mapping[Domain, float]:
+        return complete_shares("domain_ratios", ratios, DOMAINS)
+
     @model_validator(mode="after")
     def _consistent(self) -> "DataConfig":
-        check_shares("domain_ratios", self.domain_ratios, DOMAINS)
         named = [name for name in self._FILES if getattr(self, name) is not None]
         if named and self.generated:
             raise ValueError(
@@ -228,7 +233,7 @@ class SandboxConfig(Strict):
 class RewardConfig(Strict):
     reward_weights: Mapping[str, Float] = Field(
         {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05},
-        description="Weight of each term; the weights sum to 1, repetition is subtracted.",
+        description="Weight of each term, 0 for those not named; they sum to 1, repetition is subtracted.",
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency is 0.")
     operator_budget: int = Field(8, gt=1, description="Operator calls at which simplicity is 0.")
@@ -236,10 +241,10 @@ class RewardConfig(Strict):
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
 
-    @model_validator(mode="after")
-    def _consistent(self) -> "RewardConfig":
-        check_shares("reward_weights", self.reward_weights, list(type(self).model_fields["reward_weights"].default))
-        return self
+    @field_validator("reward_weights")
+    @classmethod
+    def _all_terms(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
+        return complete_shares("reward_weights", weights, list(cls.model_fields["reward_weights"].default))
 
 
 class EvaluationConfig(Strict):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.evaluation.intervals import Estimate
 from llm_as_judge.rewards.terms import TERMS
 
 #: Parts removed by a setting. "problem" and "rewards" are controls: what is learned from the domain alone, from noise.

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from llm_as_judge.evaluation.metrics import mean, mean_known
+from llm_as_judge.evaluation.intervals import mean, mean_known
 from llm_as_judge.events import EvalEvent, RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, evaluate
-from llm_as_judge.evaluation.metrics import Estimate, as_json, estimate, mean
+from llm_as_judge.evaluation.intervals import Estimate, as_json, estimate, mean
 from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
-from llm_as_judge.evaluation.metrics import Estimate, paired_difference
+from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 

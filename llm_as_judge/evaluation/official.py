@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.qa_metrics import QA_SCORES
 from llm_as_judge.data.dataset import Metric
-from llm_as_judge.evaluation.metrics import Estimate, estimate, mean, pass_at_k
+from llm_as_judge.evaluation.intervals import Estimate, estimate, mean, pass_at_k
 from llm_as_judge.types import Reference
 
 

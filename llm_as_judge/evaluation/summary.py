@@ -8,7 +8,7 @@ from typing import Any
 
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.analysis import first_fatal
-from llm_as_judge.evaluation.metrics import Estimate, accuracy, as_json, estimate, mean
+from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean
 from llm_as_judge.evaluation.official import official, share
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain

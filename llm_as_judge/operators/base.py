@@ -1,7 +1,7 @@
 """Base class, toolbox and result format of all operators.
 
-An operator class is the one place for its signature, prompt, result keys and documentation; Layer 1, lint and
-the sandbox's proxies are generated from it (``catalog``).
+An operator class is the one place for its signature, result keys and documentation; Layer 1, lint and the sandbox's
+proxies are generated from it (``catalog``). Its prompts are in ``prompts``.
 """
 
 from collections.abc import Callable, Coroutine, Mapping

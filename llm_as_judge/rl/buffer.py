@@ -103,7 +103,7 @@ class ExperienceBuffer:
                 self.add(Experience(question.id, question.statement, rollout.workflow, reward, question.domain, step))
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows for the most similar problems; ``assembly.training.prompt_within`` keeps those that fit."""
+        """Good workflows for the most similar problems; ``workflow.prompt`` keeps those that fit."""
         experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llm_as_judge.evaluation.analysis import ENDS, Story
-from llm_as_judge.evaluation.metrics import Estimate, mean_known
+from llm_as_judge.evaluation.intervals import Estimate, mean_known
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain

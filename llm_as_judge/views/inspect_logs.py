@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import make_folder
 from llm_as_judge.runlog import FinishedStep, json_data

@@ -14,7 +14,7 @@ from typing import Any
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line, Shown, Story
-from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.charts import plots

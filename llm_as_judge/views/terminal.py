@@ -20,7 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.evaluation.intervals import Estimate
 from llm_as_judge.types import DOMAINS, Domain
 
 if TYPE_CHECKING:  # these import torch

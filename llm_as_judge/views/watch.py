@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_as_judge.evaluation.analysis import Analysis, Line
-from llm_as_judge.evaluation.metrics import mean_known
+from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.terminal import figure, make_table, percent

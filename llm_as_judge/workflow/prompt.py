@@ -8,7 +8,7 @@ contract for any instruct model, and shows an example until the experience buffe
     ids = policy.encode(layer1(question, examples))
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,6 +108,18 @@ class Layer1:
         )
         user = _request(question.domain, guidance, f"{question.statement}{entry}")
         return Prompt(self.system, user, turns, HEAD if config.prefill else "")
+
+    def within(
+        self, question: Question, examples: Sequence[Example], fits: Callable[[Prompt], bool]
+    ) -> tuple[Prompt, int]:
+        """The prompt with as many of ``examples``, best first, as ``fits`` allows, and their number.
+
+        An example brings its own problem's context: with all of them, problems with long contexts would never fit.
+        """
+        for shown in range(len(examples), 0, -1):
+            if fits(prompt := self(question, examples[:shown])):
+                return prompt, shown
+        return self(question), 0
 
 
 def _request(domain: Domain, guidance: Mapping[Domain, str], problem: str) -> str:

@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
-from llm_as_judge.assembly.training import prompt_within
 from llm_as_judge.commands.train import run_training
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig
@@ -102,9 +100,8 @@ def test_examples_are_dropped_until_the_prompt_fits() -> None:
     prompts = [author.prompt(question, examples[:n]) for n in range(4)]
     lengths = [len(author.policy.encode(prompt)) for prompt in prompts]
     for limit, shown in ((lengths[3], 3), (lengths[3] - 1, 2), (lengths[1], 1), (lengths[0], 0), (1, 0)):
-        training = author.config.training.model_copy(update={"prompt_max_length": limit})
-        changed = replace(author, config=author.config.model_copy(update={"training": training}))
-        assert prompt_within(changed, question, examples) == (prompts[shown], shown)
+        found = author.prompt.within(question, examples, lambda p, most=limit: len(author.policy.encode(p)) <= most)
+        assert found == (prompts[shown], shown)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from llm_as_judge.evaluation.metrics import Estimate
+from llm_as_judge.evaluation.intervals import Estimate
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
 from llm_as_judge.llm.client import Usage

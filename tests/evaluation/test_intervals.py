@@ -8,7 +8,7 @@ import pytest
 from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.evaluation.metrics import (
+from llm_as_judge.evaluation.intervals import (
     Estimate,
     accuracy,
     bootstrap_interval,
