@@ -1,6 +1,7 @@
 """Training pairs of ``llm-as-judge warmup``: prompts as in training, each with a workflow to be written for it."""
 
 import itertools
+import re
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -15,11 +16,12 @@ from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Completion, Domain, Question
 from llm_as_judge.workflow import recipes
-from llm_as_judge.workflow.contract import CLASS_HEAD
+from llm_as_judge.workflow.contract import ASKED_HEAD, CLASS_HEAD
 from llm_as_judge.workflow.lint.check import lint
 
 #: Workflows of each held-out problem whose loss is measured.
 _HELD_OUT = 4
+_ASKED_WORDS = 30
 
 
 class _Own(msgspec.Struct):
@@ -71,6 +73,8 @@ class Pairs:
     def _pair(self, question: Question, rng: Random) -> Completion:
         policy, workflow = self.author.policy, self.config.workflow
         source, prompt = self._source(question, rng), self.author.prompt(question)
+        if prompt.prefill == ASKED_HEAD:
+            source = f"{ASKED_HEAD}{_asked(question)}\n        self.{source.removeprefix(CLASS_HEAD)}"
         fenced = workflow.layer1 and workflow.prompt == "full"
         reply = f"```python\n{source}\n```" if fenced else source
         reply = reply.removeprefix(prompt.prefill)
@@ -82,6 +86,12 @@ class Pairs:
         if own := [source for domain, source in self._own if domain == question.domain]:
             return rng.choice(own)
         return self._write(recipes.draw(question.domain, rng, self._operators), question.domain, rng)
+
+
+def _asked(question: Question) -> str:
+    """The last sentence of the problem on one line, or the last words of a long one."""
+    sentence = re.split(r"(?<=[.?!])\s+", question.text.strip())[-1]
+    return " ".join(sentence.split()[-_ASKED_WORDS:])
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

@@ -203,7 +203,11 @@ class WorkflowConfig(Strict):
     show_problem: bool = Field(True, description="The problem in the policy's prompt; false is a control experiment.")
     guidance: InputPath | None = Field(None, description="YAML file with the Layer 1 guidance; null = built in.")
     prompt: Literal["full", "short"] = Field("full", description="Layer 1 prompt: full, or short for the nano policy.")
-    prefill: bool = Field(False, description="Start the policy's reply with the fixed head of the class.")
+    prefill: bool = Field(
+        False,
+        description="Start the policy's reply with the fixed head of the class; with the short prompt, a comment on what "
+        "is asked comes next.",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "WorkflowConfig":

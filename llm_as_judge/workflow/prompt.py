@@ -18,7 +18,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import OPERATORS, Operators, load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
-from llm_as_judge.workflow.contract import CLASS_HEAD, HEAD, contract
+from llm_as_judge.workflow.contract import ASKED_HEAD, HEAD, contract
 from llm_as_judge.workflow.shapes import Example, example
 
 SHORT_SYSTEM = """Write a Python class Workflow that solves problems with operators.
@@ -100,7 +100,7 @@ class Layer1:
         if not config.layer1:
             return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
         if config.prompt == "short":
-            head = CLASS_HEAD if config.prefill else ""
+            head = ASKED_HEAD if config.prefill else ""
             return short_prompt(question, system=self.system, examples=examples, guidance=guidance, prefill=head)
         turns = tuple(
             (_request(question.domain, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")

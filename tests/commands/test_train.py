@@ -5,7 +5,9 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from helpers.cli import CommandLine
@@ -17,6 +19,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
 from llm_as_judge.commands.train import run_training
+from llm_as_judge.commands.warmup_pairs import Pairs
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
@@ -26,6 +29,9 @@ from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Question
+from llm_as_judge.workflow.contract import ASKED_HEAD
+from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 
@@ -88,6 +94,20 @@ def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, cli: Comma
     assert all(bool(p.any()) for p in load_author(config).policy.trainable_parameters())
     report = asyncio.run(GRPOTrainer(config=config).train(num_steps=1))
     assert report is not None and report.step == 1 and report.kl < 0.1, "the reference is the warmed policy"
+
+
+def test_with_a_prefill_a_warm_up_pair_says_what_is_asked_before_it_builds_operators() -> None:
+    config = load_config(EMBEDDED, ["workflow.prefill=true", "warmup.varied=0"])
+    author = load_author(config)
+    question = Question("q", "Ann has 3 pens. She buys 4 more.\nHow many pens\nhas she now?", "math")
+    pair = Pairs(config, author)._pair(question, Random(0))
+    source = author.prompt(question).prefill + pair.text
+    assert source.startswith(f"{ASKED_HEAD}How many pens has she now?\n        self.")
+    assert not lint(source) and source.count("# ") == 1
+
+    own = config.workflow.model_copy(update={"prompt": "full"})
+    full = Pairs(config.model_copy(update={"workflow": own}), replace(author, prompt=Layer1(own)))
+    assert "# " not in full._pair(question, Random(0)).text
 
 
 def test_examples_are_dropped_until_the_prompt_fits() -> None:
