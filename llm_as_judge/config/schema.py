@@ -205,8 +205,8 @@ class WorkflowConfig(Strict):
     prompt: Literal["full", "short"] = Field("full", description="Layer 1 prompt: full, or short for the nano policy.")
     prefill: bool = Field(
         False,
-        description="Start the policy's reply with the fixed head of the class; with the short prompt, a comment on what "
-        "is asked comes next.",
+        description="Start the policy's reply with the fixed head of the class; with the short prompt, a comment on "
+        "what is asked comes next.",
     )
 
     @model_validator(mode="after")

@@ -52,8 +52,8 @@ class Workflow:
     def __init__(self, name: str, llm_config, dataset):
         self.llm = create_llm_instance(llm_config)
         self."""
-#: The same for the short prompt. The policy first says what is asked: the operators that it writes next then depend on a
-#: sentence right before them. SmolLM2 otherwise chose them by domain alone (docs/reports/pretrained.md).
+#: The same for the short prompt. The policy first says what is asked, so that its choice of operators can depend on the
+#: sentence before. SmolLM2 otherwise chose by domain alone (docs/reports/pretrained.md).
 ASKED_HEAD = CLASS_HEAD.removesuffix("self.") + "# Asked: "
 #: The same for replies in a fenced block.
 HEAD = f"```python\n{CLASS_HEAD}"
