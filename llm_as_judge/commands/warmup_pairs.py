@@ -1,13 +1,13 @@
 """Training pairs of ``llm-as-judge warmup``: prompts as in training, each with a workflow to be written for it."""
 
 import itertools
-import re
 from functools import partial
 from pathlib import Path
 from random import Random
 
 import msgspec
 
+from llm_as_judge.answers.extraction import last_sentence
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
@@ -50,7 +50,7 @@ class Pairs:
         head = CLASS_HEAD if config.workflow.prefill else ""
         if other := next((source for _, source in self._own if not source.startswith(head)), ""):
             raise DataError(
-                f"{file}: with workflow.prefill every workflow must begin with the end of the prompt, {head!r}; one "
+                f"{file}: with workflow.prefill every workflow must begin with {head!r}; one "
                 f"begins with {other[: len(head)]!r}: change it, or set workflow.prefill to false"
             )
 
@@ -74,10 +74,10 @@ class Pairs:
         policy, workflow = self.author.policy, self.config.workflow
         source, prompt = self._source(question, rng), self.author.prompt(question)
         if prompt.prefill == ASKED_HEAD:
-            source = f"{ASKED_HEAD}{_asked(question)}\n        self.{source.removeprefix(CLASS_HEAD)}"
-        fenced = workflow.layer1 and workflow.prompt == "full"
-        reply = f"```python\n{source}\n```" if fenced else source
-        reply = reply.removeprefix(prompt.prefill)
+            reply = f"{_asked(question)}\n        self.{source.removeprefix(CLASS_HEAD)}"
+        else:
+            fenced = workflow.layer1 and workflow.prompt == "full"
+            reply = (f"```python\n{source}\n```" if fenced else source).removeprefix(prompt.prefill)
         ids = policy.tokenizer.encode(reply, add_special_tokens=False)
         end = policy.tokenizer.eos_token_id
         return Completion(reply, tuple(policy.encode(prompt)), (*map(int, ids), int(end)), (), "stop")
@@ -90,8 +90,7 @@ class Pairs:
 
 def _asked(question: Question) -> str:
     """The last sentence of the problem on one line, or the last words of a long one."""
-    sentence = re.split(r"(?<=[.?!])\s+", question.text.strip())[-1]
-    return " ".join(sentence.split()[-_ASKED_WORDS:])
+    return " ".join(last_sentence(question.text.rstrip()).split()[-_ASKED_WORDS:])
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

@@ -69,7 +69,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 def complete_shares(name: str, shares: Mapping[Any, float], members: Sequence[Any]) -> dict[Any, float]:
     """The shares, which must sum to 1, with 0 for ``members`` that are not named."""
-    if shares and min(shares.values()) < 0:
+    if min(shares.values(), default=0) < 0:
         raise ValueError(f"{name} must not be negative, got {dict(shares)}")
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise ValueError(f"{name} must sum to 1, got {sum(shares.values()):g}")
