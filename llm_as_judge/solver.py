@@ -118,7 +118,7 @@ class Solver:
         async with AsyncExitStack() as stack:  # closed here if the policy cannot be loaded
             services = await stack.enter_async_context(open_services(self.config, judging=False))
             self._runner: Runner = services.runner
-            self._author = load_author(self.config, self.checkpoint)
+            self._author = await self._device.run(load_author, self.config, self.checkpoint)
             self._open = stack.pop_all()
         return self
 

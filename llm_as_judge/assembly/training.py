@@ -67,7 +67,7 @@ async def open_training(
             progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
             await refuse_vacuous(problems, services.sandbox)
-            author = load_together(config, ranks, progress=progress)
+            author = await Device().run(load_together, config, ranks, progress=progress)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "
@@ -85,7 +85,7 @@ def _parts(
 ) -> TrainerParts:
     """The trainer's components; begins the log."""
     folder, log = run.folder, run.log
-    config, device = folder.config, Device()
+    config = folder.config
     longest = config.training.prompt_max_length
     settings = config.experience_buffer
     recall = ExperienceBuffer(settings, author.policy.embed, folder.buffer) if settings.enabled else None
@@ -96,7 +96,7 @@ def _parts(
 
     async def validate(step: int) -> dict[str, float]:
         writer = replace(author, version=step)
-        summary = summarise(await evaluate(problems.validation, writer, services.official, device=device))
+        summary = summarise(await evaluate(problems.validation, writer, services.official))
         tracked.evaluation(step, summary)
         progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
@@ -128,6 +128,5 @@ def _parts(
         config_text=folder.config_text,
         run_id=run.id,
         load=services.clients["executor"].load,
-        device=device,
         spent=budget(config.budget, log.path, services.usage),
     )

@@ -87,6 +87,7 @@ async def run_evaluation(
     from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
+    from llm_as_judge.policy.device import Device
 
     sets = [(path.name.partition(".")[0], read_problems(path, limit)) for path in data]
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
@@ -99,7 +100,8 @@ async def run_evaluation(
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
             author = Given(lambda question: text)
         else:
-            author, parts = load_author(config, checkpoint, progress=progress), services.official
+            author = await Device().run(load_author, config, checkpoint, progress=progress)
+            parts = services.official
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)
             records, known = await _recorded(file, problems, author, parts, samples, resume, progress)

@@ -105,14 +105,12 @@ async def evaluate(
     *,
     samples: int = 1,
     log: Ledger | None = None,
-    device: Device | None = None,
 ) -> list[RolloutEvent]:
     """Writes, runs and judges workflows for each problem: a record for each and each sample, in order.
 
-    ``progress`` gets the number of finished ones. ``device`` is where the author works; pass the one of a training run
-    to share it. A problem of which ``log`` knows every sample is not run again.
+    ``progress`` gets the number of finished ones. A problem of which ``log`` knows every sample is not run again.
     """
-    known, device = log.known if log else {}, device or Device()
+    known, device = log.known if log else {}, Device()
     members = range(samples)
     todo = [i for i in range(len(problems)) if not all((i, k) in known for k in members)]
     unknown = set(todo)

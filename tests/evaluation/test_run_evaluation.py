@@ -6,8 +6,9 @@ import os
 import shlex
 import shutil
 import signal
+import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -127,6 +128,26 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     assert [(row["dataset"], row["checkpoint"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", None, 1), ("squad2", None, 3), ("mixed", None, 1), ("gsm8k", str(adapter), 1),
     ]  # fmt: skip
+
+
+async def test_policies_load_and_write_in_one_thread_beside_the_event_loop(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = list[threading.Thread]()
+
+    def noting(work: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*args: Any, **named: Any) -> Any:
+            threads.append(threading.current_thread())
+            return work(*args, **named)
+
+        return noted
+
+    monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", noting(lambda *rest, progress: world))
+    monkeypatch.setattr(World, "write", noting(World.write))
+    for some in (MIXED, MIXED[:1]):
+        await evaluated(data(monkeypatch, some))
+    assert len(threads) == 4 and len(set(threads)) == 1, "OpenMP has one team"
+    assert threads[0] is not threading.main_thread()
 
 
 async def test_an_interrupted_evaluation_resumes_and_again_costs_nothing(
