@@ -87,6 +87,7 @@ _ATTRIBUTES = {
     "Test": ("test", "tester"),
 }
 _ANSWERS = ("answer", "solution", "result", "final")
+_RARER = 3.0
 _SEVERAL_DRAFTS = ("drafts", "solutions", "candidates")
 #: Share of attributes that have their operator's name, by which a small model learns the operator's arguments first.
 _NAMED_ALIKE = 0.7
@@ -141,17 +142,17 @@ def edits(recipe: Recipe, domain: Domain, operators: Collection[str]) -> list[Re
 
 
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
-    """A random recipe: half of them have one draft, and each following operator except Test halves the probability.
+    """A random recipe: every operator after the first draft, except Test, makes it ``_RARER`` times as rare.
 
     There are few short recipes and many long ones, but a small policy learns the short ones first and rarely writes
-    what it has seldom seen. Test is exempt because two domains of three do without it, and a policy that rarely tests
-    unlearns it.
+    what it has seldom seen; GRPO then finds sooner which draft pays if little else varies. Test is exempt because two
+    domains of three do without it, and a policy that rarely tests unlearns it.
     """
     known = list(recipes(domain, operators))
     single = sum(recipe.samples == 1 for recipe in known)
-    share = {True: 1 / max(1, single), False: 1 / max(1, len(known) - single)}
-    untested = [sum(name != "Test" for name in recipe.following) for recipe in known]
-    odds = [share[recipe.samples == 1] * 0.5**more for recipe, more in zip(known, untested, strict=True)]
+    share = {True: 1 / max(1, single), False: 1 / _RARER / max(1, len(known) - single)}
+    further = [sum(name != "Test" for name in recipe.following) for recipe in known]
+    odds = [share[recipe.samples == 1] / _RARER**more for recipe, more in zip(known, further, strict=True)]
     return rng.choices(known, odds)[0]
 
 
@@ -159,7 +160,7 @@ def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, c
     """``recipe`` as a workflow for problems of ``domain``.
 
     Args:
-        varied: probability of random names and idioms; otherwise the first of each is used.
+        varied: probability of random names, idioms and instructions; otherwise the first of each is used.
         class_first: put imports inside the class.
     """
     vary = rng.random() < varied
@@ -168,7 +169,7 @@ def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, c
         plain, *others = _ATTRIBUTES[name]
         attribute[name] = plain if not vary or rng.random() < _NAMED_ALIKE else rng.choice(others)
     answer, drafts = (rng.choice(names) if vary else names[0] for names in (_ANSWERS, _SEVERAL_DRAFTS))
-    instruction = repr(rng.choice(_INSTRUCTIONS[domain]))
+    instruction = repr(rng.choice(_INSTRUCTIONS[domain]) if vary else _INSTRUCTIONS[domain][0])
 
     def call(name: str) -> str:
         arguments = _ARGUMENTS[name].format(instruction=instruction, answer=answer, drafts=drafts)
