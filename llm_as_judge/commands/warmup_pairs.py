@@ -37,7 +37,12 @@ class Pairs:
         self.config, self.author = config, author
         self._operators = load_operators(config.workflow.operators)
         self._rng = Random(f"warm-up/{config.training.seed}")
-        self._write = partial(recipes.write, varied=config.warmup.varied, class_first=config.workflow.prefill)
+        self._write = partial(
+            recipes.write,
+            varied=config.warmup.varied,
+            one_instruction=not config.warmup.varied,
+            class_first=config.workflow.prefill,
+        )
         held_out = config.warmup.look_problems
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
         questions = list({p.question.id: p.question for p in drawn}.values())

@@ -62,7 +62,12 @@ class WarmupConfig(Strict):
     look_every: int = Field(20, gt=0, description="Steps between measurements on held-out problems.")
     look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
     look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
-    varied: Float = Field(1.0, ge=0, le=1, description="Share of workflows with varied names, idioms and instructions.")
+    varied: Float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="Share of generated workflows with varied names and idioms; 0: also one instruction.",
+    )
     own_workflows: InputPath | None = Field(
         None, description="JSONL file of your own workflows (domain, workflow); null: generated ones."
     )

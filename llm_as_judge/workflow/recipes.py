@@ -156,11 +156,20 @@ def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
     return rng.choices(known, odds)[0]
 
 
-def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, class_first: bool = False) -> str:
+def write(
+    recipe: Recipe,
+    domain: Domain,
+    rng: Random,
+    *,
+    varied: float = 1.0,
+    one_instruction: bool = False,
+    class_first: bool = False,
+) -> str:
     """``recipe`` as a workflow for problems of ``domain``.
 
     Args:
-        varied: probability of random names, idioms and instructions; otherwise the first of each is used.
+        varied: probability of random names and idioms; otherwise the first of each is used.
+        one_instruction: use the first instruction; otherwise a random one.
         class_first: put imports inside the class.
     """
     vary = rng.random() < varied
@@ -169,7 +178,7 @@ def write(recipe: Recipe, domain: Domain, rng: Random, *, varied: float = 1.0, c
         plain, *others = _ATTRIBUTES[name]
         attribute[name] = plain if not vary or rng.random() < _NAMED_ALIKE else rng.choice(others)
     answer, drafts = (rng.choice(names) if vary else names[0] for names in (_ANSWERS, _SEVERAL_DRAFTS))
-    instruction = repr(rng.choice(_INSTRUCTIONS[domain]) if vary else _INSTRUCTIONS[domain][0])
+    instruction = repr(_INSTRUCTIONS[domain][0] if one_instruction else rng.choice(_INSTRUCTIONS[domain]))
 
     def call(name: str) -> str:
         arguments = _ARGUMENTS[name].format(instruction=instruction, answer=answer, drafts=drafts)

@@ -93,7 +93,8 @@ def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
     sources = {normalise_code(write(recipe, "math", rng)) for _ in range(40)}
     assert len(sources) > 30 and len({shape(source) for source in sources}) == 1
     plain = next(r for r in recipes("math", OPERATORS) if r.draft == "Custom" and r.samples == 3 and r.after)
-    assert len({write(plain, "math", rng, varied=0) for _ in range(20)}) == 1
+    assert len({write(plain, "math", rng, varied=0, one_instruction=True) for _ in range(20)}) == 1
+    assert len({write(plain, "math", rng, varied=0) for _ in range(40)}) == 4, "instructions"
     drawn = [draw("math", rng, OPERATORS) for _ in range(2000)]
     assert 0.7 < sum(r.samples == 1 for r in drawn) / 2000 < 0.8, "an ensemble makes a recipe three times as rare"
     assert 0.64 < sum(not r.after for r in drawn) / 2000 < 0.72
