@@ -8,6 +8,7 @@ idioms may vary with the generator, the order of calls does not.
 """
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
@@ -87,10 +88,11 @@ _ATTRIBUTES = {
     "Test": ("test", "tester"),
 }
 _ANSWERS = ("answer", "solution", "result", "final")
-_RARER = 3.0
 _SEVERAL_DRAFTS = ("drafts", "solutions", "candidates")
 #: Share of attributes that have their operator's name, by which a small model learns the operator's arguments first.
 _NAMED_ALIKE = 0.7
+#: Factor by which each further operator makes a recipe rarer.
+_RARER = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,9 @@ def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
     domains of three do without it, and a policy that rarely tests unlearns it.
     """
     known = list(recipes(domain, operators))
-    single = sum(recipe.samples == 1 for recipe in known)
-    share = {True: 1 / max(1, single), False: 1 / _RARER / max(1, len(known) - single)}
-    further = [sum(name != "Test" for name in recipe.following) for recipe in known]
-    odds = [share[recipe.samples == 1] / _RARER**more for recipe, more in zip(known, further, strict=True)]
+    alike = Counter(bool(recipe.ensemble) for recipe in known)
+    further = [bool(recipe.ensemble) + sum(name != "Test" for name in recipe.following) for recipe in known]
+    odds = [1 / alike[bool(recipe.ensemble)] / _RARER**more for recipe, more in zip(known, further, strict=True)]
     return rng.choices(known, odds)[0]
 
 
