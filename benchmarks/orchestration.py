@@ -110,7 +110,8 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
 
         def step_done(report: StepReport) -> None:
             cpu, load = time.thread_time(), services.clients["executor"].load()
-            marks.append((time.monotonic(), parts.device.busy_s, cpu, load.requests))
+            device = sum(spent for phase, spent in report.seconds.items() if phase != "execute")
+            marks.append((time.monotonic(), device, cpu, load.requests))
 
         parts = TrainerParts(
             policy=author.policy,
@@ -123,12 +124,12 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
             on_step=step_done,
         )
         await Trainer(parts, config).train(steps)
-    (begin, device, cpu, calls), (end, device_end, cpu_end, calls_end) = marks[lookahead], marks[-1]
+    (begin, _, cpu, calls), (end, _, cpu_end, calls_end) = marks[lookahead], marks[-1]
     n = len(marks) - 1 - lookahead
     return Run(
         (end - begin) / n,
         served_s(address, begin, end) / n / setting.slots,
-        (device_end - device) / n,
+        sum(device for _, device, _, _ in marks[lookahead + 1 :]) / n,
         1000 * (cpu_end - cpu) / n / (BATCH * GROUP),
         (calls_end - calls) / n / (BATCH * GROUP),
     )

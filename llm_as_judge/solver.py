@@ -19,7 +19,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import Runner, extract_code
 from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
@@ -112,13 +112,13 @@ class Solver:
         self.config = config or load_config(config_path or "config/embedded.yaml", overrides)
         self.checkpoint = Path(checkpoint) if checkpoint else None if untrained else newest_checkpoint(self.config)
         self._waiting: list[_Request] = []
-        self._writing, self._device = asyncio.Lock(), Device()
+        self._writing = asyncio.Lock()
 
     async def __aenter__(self) -> "Solver":
         async with AsyncExitStack() as stack:  # closed here if the policy cannot be loaded
             services = await stack.enter_async_context(open_services(self.config, judging=False))
             self._runner: Runner = services.runner
-            self._author = await self._device.run(load_author, self.config, self.checkpoint)
+            self._author = await on_device(load_author, self.config, self.checkpoint)
             self._open = stack.pop_all()
         return self
 
@@ -179,7 +179,7 @@ class Solver:
             async with self._writing:
                 if own.written is None:
                     unwritten = (one for one in self._waiting if one.draw == draw and one.written is None)
-                    await self._device.run(self._write_for, list(itertools.islice(unwritten, _BATCH)))
+                    await on_device(self._write_for, list(itertools.islice(unwritten, _BATCH)))
         finally:
             self._waiting.remove(own)
         assert own.written is not None

@@ -15,7 +15,7 @@ from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
-from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.device import on_device
 from llm_as_judge.types import Problem
 
 
@@ -45,7 +45,7 @@ async def policy_results(
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
-        author = await Device().run(load_author, config, checkpoint, progress=progress)
+        author = await on_device(load_author, config, checkpoint, progress=progress)
 
         def advance(done: int) -> None:
             progress.advance(name, done, len(problems))

@@ -18,7 +18,7 @@ from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
-from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
@@ -67,7 +67,7 @@ async def open_training(
             progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
             await refuse_vacuous(problems, services.sandbox)
-            author = await Device().run(load_together, config, ranks, progress=progress)
+            author = await on_device(load_together, config, ranks, progress=progress)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "

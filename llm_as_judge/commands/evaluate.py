@@ -87,7 +87,7 @@ async def run_evaluation(
     from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
-    from llm_as_judge.policy.device import Device
+    from llm_as_judge.policy.device import on_device
 
     sets = [(path.name.partition(".")[0], read_problems(path, limit)) for path in data]
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
@@ -100,7 +100,7 @@ async def run_evaluation(
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
             author = Given(lambda question: text)
         else:
-            author = await Device().run(load_author, config, checkpoint, progress=progress)
+            author = await on_device(load_author, config, checkpoint, progress=progress)
             parts = services.official
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)

@@ -165,11 +165,11 @@ async def _before(training: "Training", progress: Progress) -> "Summary":
     from llm_as_judge.evaluation.records import read_records
     from llm_as_judge.evaluation.summary import summarise
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
-    from llm_as_judge.policy.device import Device
+    from llm_as_judge.policy.device import on_device
 
     name = "untrained policy"
     if training.run.folder.resumed_from is None:
-        written = await Device().run(probe_policy, training.author, training.problems)
+        written = await on_device(probe_policy, training.author, training.problems)
         progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
     elif (file := _file(training, name)).exists():
         records = list(read_records(file))

@@ -14,7 +14,7 @@ from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.official import answer_scores
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.policy.device import Device
+from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
@@ -110,7 +110,7 @@ async def evaluate(
 
     ``progress`` gets the number of finished ones. A problem of which ``log`` knows every sample is not run again.
     """
-    known, device = log.known if log else {}, Device()
+    known = log.known if log else {}
     members = range(samples)
     todo = [i for i in range(len(problems)) if not all((i, k) in known for k in members)]
     unknown = set(todo)
@@ -122,7 +122,7 @@ async def evaluate(
     for start in range(0, len(problems), size):
         part = range(start, min(start + size, len(problems)))
         if wanted := unknown.intersection(part):
-            completions = await device.run(author.write, [problems[i].question for i in part], samples, start)
+            completions = await on_device(author.write, [problems[i].question for i in part], samples, start)
             written |= {i: completions[i - start] for i in wanted}
 
     def done(place: int, member: int, rollout: Rollout) -> None:

@@ -2,8 +2,8 @@
 
 import asyncio
 import contextlib
+import functools
 import os
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -24,36 +24,23 @@ SMALL_MODEL = 20_000_000
 _THREAD = ThreadPoolExecutor(1, "device")
 
 
-class Device:
-    """The process's worker thread for loading, sampling, scoring, embedding, updates and saving, one after the other.
+async def on_device(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Result of ``work``, computed in the process's only thread for loading, sampling, scoring, updates and saving.
 
-    The event loop stays free for endpoints and workflows. Work that has begun is always finished, because stopping it
-    could leave the weights half updated. ``busy_s``: seconds of work so far.
+    The event loop stays free for endpoints and workflows. Work that has begun is always finished, even if cancelled,
+    because stopping it could leave the weights half updated.
     """
 
-    def __init__(self) -> None:
-        self.busy_s = 0.0
-
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Result of ``work``, which runs after all earlier work. If cancelled, waits for the work to end first."""
-
-        def timed() -> T:
-            start = time.perf_counter()
-            try:
-                return work(*args, **kwargs)
-            finally:
-                self.busy_s += time.perf_counter() - start
-
-        future = asyncio.get_running_loop().run_in_executor(_THREAD, timed)
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            while not future.done():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait([future])
-            with contextlib.suppress(Exception):
-                future.result()  # the cancellation takes precedence over the work's own error
-            raise
+    future = asyncio.get_running_loop().run_in_executor(_THREAD, functools.partial(work, *args, **kwargs))
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([future])
+        with contextlib.suppress(Exception):
+            future.result()  # the cancellation takes precedence over the work's own error
+        raise
 
 
 def resolve_device(name: str) -> torch.device:

@@ -1,14 +1,13 @@
 """Components of the training loop, built by the caller."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import StepReport
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.llm.places import Load
-from llm_as_judge.policy.device import Device
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.ranks import ALONE, Ranks
@@ -35,6 +34,5 @@ class TrainerParts:
     config_text: str = ""  # saved with every checkpoint
     run_id: str = ""
     load: Callable[[], Load] | None = None  # usage of the executor's connections so far
-    device: Device = field(default_factory=Device)
     spent: Callable[[], str] = str  # which budget is used up; empty if none
     ranks: Ranks = ALONE

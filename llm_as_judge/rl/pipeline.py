@@ -19,6 +19,7 @@ import msgspec
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
 from llm_as_judge.events import PromptTooLongEvent
+from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.parts import TrainerParts
 from llm_as_judge.rl.report import Timer
@@ -95,11 +96,9 @@ class Pipeline:
     async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
         """A batch for ``step`` by the current weights, ``version``. Each workflow starts as soon as it is sampled."""
         parts, training = self._parts, self._config.training
-        run, loop = parts.device.run, asyncio.get_running_loop()
-        with timer.phase("prompt"):
-            problems, prompts, prefills = await run(self._draw, step, count)
-        with timer.phase("sync"):
-            await run(parts.engine.sync, parts.policy, version)
+        loop = asyncio.get_running_loop()
+        problems, prompts, prefills = await on_device(timer.timed("prompt", self._draw), step, count)
+        await on_device(timer.timed("sync", parts.engine.sync), parts.policy, version)
         seed = seed_of(training.seed, step, -1 - refill)
         collector = self._collector(problems, seed)
 
@@ -108,16 +107,15 @@ class Pipeline:
             loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         try:
-            with timer.phase("generate"):
-                sampled = await run(
-                    parts.engine.generate,
-                    prompts,
-                    training.num_return_sequences_in_group,
-                    sampling=self.sampling,
-                    max_new_tokens=training.response_max_length,
-                    seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
-                    on_completion=start,
-                )
+            sampled = await on_device(
+                timer.timed("generate", parts.engine.generate),
+                prompts,
+                training.num_return_sequences_in_group,
+                sampling=self.sampling,
+                max_new_tokens=training.response_max_length,
+                seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
+                on_completion=start,
+            )
         except BaseException:
             await collector.aclose()
             raise

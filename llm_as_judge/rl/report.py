@@ -7,11 +7,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
 from llm_as_judge.llm.places import Load
-from llm_as_judge.policy.device import Device
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
 from llm_as_judge.types import Reference, Rollout
@@ -19,6 +18,8 @@ from llm_as_judge.workflow.structure import shape
 
 #: ``EventLog.log``
 Log = Callable[[Event], None]
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass
@@ -35,19 +36,31 @@ class Timer:
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
+    def timed(self, name: str, work: Callable[P, T]) -> Callable[P, T]:
+        """``work``, whose time counts for phase ``name``: on the device's thread, without the time it waits for it."""
+
+        def run(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self.phase(name):
+                return work(*args, **kwargs)
+
+        return run
+
+    @property
+    def device_s(self) -> float:
+        return sum(seconds for name, seconds in self.seconds.items() if name != "execute")
+
 
 class Meter:
     """Use of device and executor since this object was created; ``load`` reads the executor's connections."""
 
-    def __init__(self, device: Device, load: Callable[[], Load] | None) -> None:
-        self._device, self._load = device, load
-        self._start, self._busy_s = time.perf_counter(), device.busy_s
+    def __init__(self, timer: Timer, load: Callable[[], Load] | None) -> None:
+        self._timer, self._load, self._start = timer, load, time.perf_counter()
         self._before = load() if load else Load()
 
-    def read(self, running_s: float) -> dict[str, float]:
-        """Fields of ``StepReport``; ``running_s`` are seconds of device work still running."""
+    def read(self) -> dict[str, float]:
+        """Fields of ``StepReport``."""
         seconds = time.perf_counter() - self._start
-        use = {"device_busy": (self._device.busy_s - self._busy_s + running_s) / seconds}
+        use = {"device_busy": self._timer.device_s / seconds}
         if self._load is not None:
             now, before = self._load(), self._before
             requests = now.requests - before.requests

@@ -14,6 +14,7 @@ from pathlib import Path
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import BudgetSpent
 from llm_as_judge.events import AuditEvent, CheckpointEvent, EvalEvent, StepReport
+from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.parts import TrainerParts
@@ -53,7 +54,7 @@ class Trainer:
         end = max(config.max_steps, self.step + steps)
         report = None
         try:
-            await parts.device.run(self.updater.optimizer.share)
+            await on_device(self.updater.optimizer.share)
             self.pipeline.open()
             for _ in range(steps):
                 if spent := parts.spent():
@@ -61,7 +62,7 @@ class Trainer:
                     raise BudgetSpent(f"stopped {at}: {spent}")
                 report = await self._step(end)
                 if config.save_every and self.step % config.save_every == 0:
-                    await parts.device.run(self.save)
+                    await on_device(self.save)
                 if parts.on_step is not None:
                     parts.on_step(report)
                 if parts.evaluate is not None and config.eval_every and self.step % config.eval_every == 0:
@@ -82,7 +83,8 @@ class Trainer:
     async def _step(self, end: int) -> StepReport:
         """One step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
         parts, config, version = self.parts, self.config.training, self.step
-        timer, meter, sampling = Timer(), Meter(parts.device, parts.load), self.pipeline.sampling
+        timer, sampling = Timer(), self.pipeline.sampling
+        meter = Meter(timer, parts.load)
         # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout.roll_out``).
         groups = await self.pipeline.next(version, end, timer)
         credited = self._credit(groups)
@@ -109,7 +111,7 @@ class Trainer:
                 temperature=sampling.temperature,
                 refilled_groups=len(groups) - config.rollout_batch_size,
                 seconds=dict(timer.seconds),
-                **meter.read(timer.seconds["update"]),
+                **meter.read(),
             )
             figures, alarms = parts.audit.step(groups) if parts.audit is not None else ({}, ())
             stop = self.stops.after(report, groups, alarms)
@@ -128,7 +130,7 @@ class Trainer:
                 raise TrainingStopped(stop)
             return report
 
-        return await parts.device.run(finish)
+        return await on_device(finish)
 
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
         config = self.config.training
@@ -171,7 +173,7 @@ class Trainer:
     async def _save_after_error(self) -> None:
         """Saves on the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly."""
         try:
-            await self.parts.device.run(self.save)
+            await on_device(self.save)
         except OSError as error:  # must not hide the error that ended the run
             if self._saved != self._finished.step:  # else only the log could not be written
                 logger.warning("step %d could not be saved: %s", self._finished.step, error)
