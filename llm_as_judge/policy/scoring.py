@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.forward import logits_of, own_precision
-from llm_as_judge.policy.limits import CPU_ROW_TOKENS, LOGIT_ELEMENTS
+from llm_as_judge.policy.limits import CPU_LOGIT_ELEMENTS, CPU_ROW_TOKENS, LOGIT_ELEMENTS
 from llm_as_judge.policy.sampling import Sampling, entropy_of, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
@@ -146,7 +146,8 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
         full = sampling_logprobs(logits_of(base, states), sampling, keep=ids)
         return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
 
-    rows = max(1, LOGIT_ELEMENTS // base.config.get_text_config().vocab_size)
+    elements = CPU_LOGIT_ELEMENTS if hidden.device.type == "cpu" else LOGIT_ELEMENTS
+    rows = max(1, elements // base.config.get_text_config().vocab_size)
     if len(targets) <= rows:
         return chunk_scores(hidden, targets)
     chunks = [

@@ -274,7 +274,7 @@ HEADS = {
 
 @pytest.mark.parametrize("family", HEADS)
 def test_logprobs_and_gradients_are_those_of_the_models_own_pass(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scoring, "LOGIT_ELEMENTS", 5 * 24)  # in chunks, which the backward pass computes again
+    monkeypatch.setattr(scoring, "CPU_LOGIT_ELEMENTS", 5 * 24)  # in chunks, which the backward pass computes again
     policy, completions = tiny_policy(perturb=0.1, family=family, more=HEADS[family]), batch("ragged", 8)
     found = [result(policy, completions, layout) for layout in ("tree", "padded")]  # type: ignore[arg-type]
     policy.model.zero_grad(set_to_none=True)
