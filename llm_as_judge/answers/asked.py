@@ -12,19 +12,20 @@ _QUESTION_WORD = re.compile(  # not the "when" of "When Ann is 9, how old is Ben
     r"(?:\w+ed in )?\b(?:what|how|which|who|whose|whom|why|(?:when|where)\b(?!.*, (?:what|how|which|who)\b))\b",
     re.IGNORECASE,
 )
-_RELATIVE = re.compile("which|who|whose|whom|when|where", re.IGNORECASE)
 _TASK_WORD = re.compile(
-    r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|give|list|name|factor|expand|convert"
+    r"\b(?:find|compute|evaluate|determine|calculate|simplify|solve|express|write|enter|give|list|name|factor|expand|convert"
     r"|rationalize|complete|order|put)\b",
     re.IGNORECASE,
 )
 _HEAD = 5  # words
-#: What makes a name a part of something else: "coefficient of x^3", "sin x", "for all x".
-_OWNER = re.compile(
-    r"(\w+) of (?:the |angle )*\Z|\b(?:sin|cos|tan|cot|sec|csc|log|ln)[\s(]*\Z"
-    r"|(?<!solve )\bfor (?!which|what)(?:[a-z]+ ){0,2}\Z",
-    re.IGNORECASE,
+#: What may stand between the asking word and the name that is asked for: "find the smallest positive integer n".
+_LINK = (
+    r"(?:is|are|was|must|does|the|an|all|each|every|both|of|for|values?|measure|length|segment|angle|sides?|real|complex"
+    r"|possible|distinct|exact|only|positive|negative|whole|prime|larger|smaller|\w+est|least|and|ordered|[A-Za-z],?"
+    r"|(?:integer|constant|number|matrix|vector|point|function|digit|pair|triple)s?(?! of))"
 )
+_PATH = rf"(?:(?:for )?(?:what|which)|[A-Za-z]+)(?: {_LINK})*? [(|]?"
+_SOLVED = re.compile(rf"solve\b|{_PATH}(?:root|solution|zero|domain)s?\b", re.IGNORECASE)
 #: Every unit by its longest name first, with the word before it.
 _UNIT = re.compile(
     r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
@@ -32,7 +33,8 @@ _UNIT = re.compile(
     + r")(?:(?: per |/)[A-Za-z]+)?)(?![A-Za-z_^])(\d?)",
     re.IGNORECASE,
 )
-_TRANSPARENT = frozenset("value values measure length measures solutions".split())
+_OF_ANOTHER = re.compile(r" (?:whose|which|if|when) ")
+_UNKNOWN_UNIT = re.compile(r"\bin [a-z]+s\b")  # in acres
 _ONE = frozenset("a an one each every per this last next first same".split())
 #: Words of a question by the quantity that they ask for.
 _DIMENSIONS = {
@@ -55,21 +57,10 @@ def asked(question: str) -> str:
     """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
     sentences = _SENTENCE.split(question[-_LONGEST:])
     task = _TASK_WORD.match if "?" in question else _TASK_WORD.search
-    found = [_interrogative(s) or _TASK_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences]
-    found = found if any(found) else [*map(_interrogative, sentences)]
+    word = _QUESTION_WORD.search
+    found = [word(s) or _TASK_WORD.search(s) if s.rstrip().endswith("?") else task(s) for s in sentences]
+    found = found if any(found) else [*map(word, sentences)]
     return "\n".join(each.string[each.start() :] for each in found if each) or question[-_LONGEST:]
-
-
-def _interrogative(sentence: str) -> re.Match[str] | None:
-    """The first question word that is not a relative pronoun, as in "The man who fell lived in which city?"."""
-    words = [*_QUESTION_WORD.finditer(sentence)]
-    asking = (w for w in words if not _RELATIVE.fullmatch(w.group()) or len(sentence[: w.start()].split()) < 2)
-    return next(asking, words[-1] if words else None)
-
-
-def _head(question: str) -> str:
-    """The first words of each asking clause: they name what is asked, the others may name what is given."""
-    return "\n".join(" ".join(clause.split()[:_HEAD]) for clause in asked(question).split("\n"))
 
 
 def unknowns(question: str) -> set[str]:
@@ -91,44 +82,39 @@ def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
 
 def may_have(unit: Unit, question: str) -> bool:
     """Whether an answer may have this unit: the one that the question wants, or the only one that fits its words."""
-    clause, everywhere = asked(question), units(question)
+    clause, everywhere = _OF_ANOTHER.split(asked(question))[0], units(question)
     if unit.quantity == "%":
         return unit in everywhere
     if wanted := units(clause, wanted=True):
         return (unit.quantity, unit.size) in ((found.quantity, found.size) for found in wanted)
+    head = " ".join(" ".join(line.split()[:_HEAD]) for line in asked(question).split("\n"))
+    fitting = {name for name, words in _DIMENSIONS.items() if re.search(words, head, re.IGNORECASE)}
+    if "how many" in clause.lower() or _UNKNOWN_UNIT.search(clause) or _dimension(unit) not in fitting:
+        return False
     named = [found for found in everywhere if unit.quantity not in _MONEY or found.quantity in _MONEY]
-    rivals = [found for found in named if _base(found) != _base(unit)]  # of minutes and seconds, either may be meant
-    known = len(rivals) < len(named) or unit.quantity in (*_MONEY, "°") or (not named and unit.size == 1)
-    fitting = _fits(unit, question) and not any(_fits(found, question) for found in rivals)
-    return known and fitting and "how many" not in clause.lower()
+    if not named and unit.quantity != "units":
+        return unit.size == 1 and len(fitting) == 1
+    known = unit in named or unit.quantity in (*_MONEY, "°", "units")  # of minutes and seconds, either may be meant
+    return known and not any(found != unit and _dimension(found) in fitting for found in named)
 
 
-def _fits(unit: Unit, question: str) -> bool:
-    """Whether the first words of the question may ask for a quantity of this unit."""
-    quantity = "$" if unit.quantity in _MONEY else unit.quantity
-    dimension = _DIMENSIONS.get("length" if quantity == "units" else quantity.removeprefix("units "))
-    return dimension is not None and re.search(dimension, _head(question), re.IGNORECASE) is not None
-
-
-def _base(unit: Unit) -> tuple[str, object]:
-    """Units of one family with the same base fit together: cm and square cm, but not cents and dollars."""
-    if unit.quantity in _MONEY:
-        return "$", (unit.quantity, unit.size)
-    power = {"length": 1, "area": 2, "space": 3}.get(unit.quantity)
-    return ("length", round(float(unit.size) ** (1 / power), 9)) if power else (unit.quantity, unit.size)
+def _dimension(unit: Unit) -> str:
+    quantity = "length" if unit.quantity == "units" else unit.quantity.removeprefix("units ")
+    return "$" if quantity in _MONEY else quantity
 
 
 def is_asked(name: str, question: str) -> bool:
     """Whether the question asks for ``name`` itself: ``a + b`` but not ``a`` in "What is a + b?"."""
     name, text = (re.sub(r"\\overline|[\\{}]", "", clean(part)) for part in (name, asked(question)))
     text = re.sub(r"[$ ]+", " ", text)
-    if len(name) > 2 and name.isalpha() and not name.isupper():
-        name, text = name.casefold(), _head(question).casefold()
     if name.isalpha() and name.isupper() and name not in unknowns(question):
-        words = re.findall("[a-z]+", (_head(question) if len(name) == 1 else text).casefold())
-        if name.casefold() in "".join(word[0] for word in words if len(word) > 3 or len(name) > 1):
+        initials = "".join(word[0] for word in text.casefold().split()[1:] if len(word) > 3)
+        if name.casefold() in initials[: _HEAD if len(name) > 1 else 1]:
             return True  # its initials: A of area, GCD of greatest common divisor
+    if any(_SOLVED.match(clause) for clause in text.split("\n")) and unknowns(question) - set("fgh") == {name}:
+        return True
     letters = " ?".join(map(re.escape, name.replace(" ", "")))
-    found = re.finditer(rf"(?<![\w+*/^|(<>=-])(?<![+*/^|<>=\d-] ){letters}(?![\w(]| ?[+*/^|<>=!'-])", text)
-    owners = [_OWNER.search(text[: each.start()]) for each in found]
-    return any(owner is None or owner.group(1) in _TRANSPARENT for owner in owners)
+    path = rf"{_PATH}(?:(?:sum|product|difference|ratio|expression|quantity|probability) (?:of )?)?"
+    link = path if len(name) > 1 else _PATH
+    after = r"(?![\w(]| ?[+*/^|<>=!'-])"
+    return any(re.match(rf"{link}{letters}{after}", clause, re.IGNORECASE) for clause in text.split("\n"))

@@ -3,10 +3,6 @@ r"""The rules tier: is an answer certainly one of the references?
 ``compare`` reads the final statement of a reply (``extraction``, ``restating``) and compares it with each reference by
 type (``values``, ``sameness``). It accepts only what is certainly equal; everything else is undecided and left to the
 LLM judge. References are read like replies, so ``\boxed{42}`` and ``#### 42`` are references too.
-
-From the reply to its numbers: ``compare`` a reply with references; ``equivalent`` two bare answers;
-``sameness.same`` two values (units and percentages are there); ``algebra.equal`` two formulas, by ``algebra_worker``
-if it takes a proof.
 """
 
 import re
@@ -21,13 +17,15 @@ from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.extraction import (
     LONGEST_REPLY,
     chosen_option,
+    closing_sentence,
+    disputed,
     last_boxed,
-    last_sentence,
     letter,
     statement,
+    supports,
     visible,
 )
-from llm_as_judge.answers.formulas import Tree, arranged, nodes, parse, symbols
+from llm_as_judge.answers.formulas import arranged, nodes, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.restating import restates
@@ -42,27 +40,28 @@ Comparison = Literal["same", "undecided", "unproved"]
 _LONGEST_FORMULA = 600
 _LONGEST_FACT = 25  # words
 _FORM_ASKED = re.compile(
-    r"\b(?:factor(?!ial)|expand|simpl[ei]|rationali[sz]|partial fraction|complet\w* the square|in (?:the )?form)",
+    r"\b(?:factor(?!ial)|expand|simpl[ei]|rationali[sz]|partial fraction|complet\w* the square|form\b|power of)",
     re.IGNORECASE,
 )
 #: Asked back, a factorial or inches.
 _SIGNED = re.compile(r".*(?:\?|\d!)\W*|[^\"'\u2018-\u201d]*\d\s?[\"'\u2019\u201d\u2032\u2033]+\W*", re.DOTALL)
 _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solutions|zeros|integers)\b", re.IGNORECASE)
-_ORDER_ASKED = re.compile(
-    r"\b(?:order|ordered|respectively|ascending|descending|first|sequence|terms?)\b", re.IGNORECASE
-)
+_ORDER_ASKED = re.compile(r"\b(?:order|ordered|respectively|first|sequence|terms?)\b", re.IGNORECASE)
+_TWO_ASKED = re.compile(r"[^\d\s] and (?!\d)")
 _NUMBER_FORM_ASKED = re.compile(
-    r"\b(?:lowest terms|reduced|simpl|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer|percent(?:age)?))",
+    r"\b(?:lowest terms|reduced (?:form|fraction)|simpl"
+    r"|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer|percent(?:age)?))",
     re.IGNORECASE,
 )
-_SCIENTIFIC = re.compile(r"-?\d(?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE)
+_AMOUNT_ASKED = re.compile(r"\bhow (?:many|much)|\bpercent", re.IGNORECASE)
+_SCIENTIFIC = re.compile(r"-?[1-9](?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE)
 _MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
-_NOUN = re.compile(
-    r"(.*\d.*?)(?:\s?\\(?:text|mbox|textnormal|textrm|mathrm)\s?\{\s?[A-Za-z][A-Za-z ]*\}"
-    r"|\s(?:square |cubic )?units?)"
-)
+_NEGATED = re.compile(r"n['\u2019]t\b|\bnot\b")
+_NOUN = re.compile(r"(.*\d.*?) ((?:square |cubic )?units?|[A-Za-z]{2}[A-Za-z ]*)")
+#: Numbers as text that may be a code, version or time: 007, 3.10, 4E2.
+_CODE = re.compile(r"0\d+|\d*\.\d*0|\d+E\d+", re.IGNORECASE)
 
 
 def equivalent(a: str, b: str, domain: Domain) -> bool:
@@ -71,8 +70,6 @@ def equivalent(a: str, b: str, domain: Domain) -> bool:
         return bool(a.strip()) and last_block(a) == last_block(b)
     if domain == "qa":
         return _same_text(a, b)
-    if max(len(a), len(b)) > _LONGEST_FORMULA:
-        return a.strip() == b.strip()
     plain = clean(a)
     return bool(plain) and (plain == clean(b) or same(read(a), read(b)))
 
@@ -81,10 +78,9 @@ def _same_text(a: str, b: str) -> bool:
     if is_no_answer(a) or is_no_answer(b):
         return is_no_answer(a) and is_no_answer(b)
     x, y = quantity(a), quantity(b)
-    if (form := _qa_form(a)) and form == _qa_form(b):
-        # stripping edges loses ".5": if the texts are numbers, they must agree as numbers
-        return x is None or y is None or same(x, y)
-    return x is not None and y is not None and same(x, y)
+    if x is not None and y is not None:  # the edges of ".5" must stay
+        return same(x, y)
+    return bool(_qa_form(a)) and _qa_form(a) == _qa_form(b)
 
 
 def _qa_form(text: str) -> str:
@@ -147,13 +143,9 @@ def _accepted(
             return True
         if domain == "qa" and not (cut_off or wanted) and _fact(answer, reference, question):
             return True
-        for text in said:
-            if domain == "qa" and (
-                _same_qa(text, reference, question) or _same_in_unit(quantity(text), quantity(reference), question)
-            ):
-                return True
-            if domain == "math" and any(_same_maths(text, gold, question) for gold in _gold(reference)):
-                return True
+        agree, golds = (_same_qa, (reference,)) if domain == "qa" else (_same_maths, _gold(reference, question))
+        if any(agree(text, gold, question) for text in said for gold in golds):
+            return True
     return False
 
 
@@ -169,24 +161,31 @@ def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tupl
     return tuple(dict.fromkeys(text for text in (whole, stated) if text is not None and len(text) <= longest))
 
 
-def _gold(reference: str) -> tuple[str, ...]:
-    """A reference as it is and as it is stated, each also without a noun: ``17\\text{ apples}`` is 17."""
+def _gold(reference: str, question: str) -> tuple[str, ...]:
+    """A reference as it is and as it is stated, each also without a noun of the question: ``17\\text{ apples}``."""
     golds = []
     for text in (reference, last_boxed(reference) or statement(reference, "math")):
         if text is not None and len(text) <= _LONGEST_FORMULA:
             golds.append(text)
-            if (found := _NOUN.fullmatch(text.strip("$ "))) and split_unit(clean(text)) is None:
-                golds.append(found.group(1))
+            plain = clean(text)
+            found = None if split_unit(plain) or number(plain) is not None else _NOUN.fullmatch(plain)
+            if found and (not question or "unit" in found[2] or found[2] in question):
+                golds.append(found[1])
     return tuple(golds)
 
 
 def _same_qa(text: str, reference: str, question: str) -> bool:
     text = clean(text) if "\\text" in text else text
+    forms = {_qa_form(text), _qa_form(reference)}
+    if len(forms) > 1 and any(map(_CODE.fullmatch, forms)) and not _AMOUNT_ASKED.search(question):
+        return False
     if _SIGNED.fullmatch(text[-20:]) and not _SIGNED.fullmatch(reference[-20:]):
         return False
     if "how many" in question.casefold():
         text, reference = ("0" if said.strip(EDGES).casefold() == "none" else said for said in (text, reference))
-    return _same_text(text, reference) and not _other_unit(quantity(text), quantity(reference), question)
+    said, gold = quantity(text), quantity(reference)
+    same_text = _same_text(text, reference) and not _other_unit(said, gold, question)
+    return same_text or _same_in_unit(said, gold, question)
 
 
 def _fact(reply: str, reference: str, question: str) -> bool:
@@ -196,36 +195,27 @@ def _fact(reply: str, reference: str, question: str) -> bool:
     older, A or B?") only what stands before it is asked.
     """
     shown = visible(reply)
-    question, *options = re.split(r"\s\(?A[).:] (?=[\s\S]{1,200}\sB[).:] )", question)
-    if options and re.search(r"(?<!\w)[A-J][).:]", shown):
-        return False
+    question = re.split(r"\s\(?A[).:] (?=[\s\S]{1,200}\sB[).:] )", question)[0]
     if re.search(rf"(?<!\w){re.escape(reference.strip().casefold())}(?!\w)", question.casefold()):
-        question, cut, _ = question.partition(",")
-        if not cut:
-            return False
-    said, size = last_sentence(shown).removesuffix(".").split(), len(reference.split())
-    if (
-        not question
-        or "?" in reply
-        or not size <= len(said) <= _LONGEST_FACT
-        or re.search(r"n['\u2019]t\b|\bnot\b", question)
-    ):
+        question = question.partition(",")[0] if "," in question else ""
+    before, sentence = closing_sentence(shown)
+    said, size = sentence.removesuffix(".").split(), len(reference.split())
+    if not question or "?" in reply or not size < len(said) <= _LONGEST_FACT or _NEGATED.search(question):
         return False
-    for start, length in product(range(len(said)), (size, size + 1)):
+    for start, length in product(range(len(said)), (size + 1, size)):
         if _same_qa(" ".join(said[start : start + length]).strip("*"), reference, question):
             lead, tail = said[:start], said[start + length :]
-            of_what = re.search(r"\bof(?: (?:what|which)\b|\W*\Z)", question)
-            if (
-                (lead[-1:] == ["of"] and not of_what)
-                or not lead + tail
-                or not all(any(map(str.isalnum, w)) for w in lead + tail)
-            ):
+            if lead[-1:] == ["of"] and not re.search(r"\bof(?: (?:what|which)\b|\W*\Z)", question):
                 return False
-            if reference.strip().casefold() == "no" and tail:
-                if "not" not in tail:
-                    return False
+            if reference.strip().casefold() == "no" and "not" in tail:
                 tail.remove("not")
-            return restates(" ".join(lead), question, reference, " ".join(tail), by_fact=True)
+            elif reference.strip().casefold() == "no":
+                return False
+            if not lead + tail or not all(any(map(str.isalnum, word)) for word in lead + tail):
+                return False
+            stated = restates(" ".join(lead), question, reference, " ".join(tail), by_fact=True)
+            earlier = shown.removesuffix(sentence)
+            return stated and supports(before, question, reference) and not disputed(reference, earlier, question)
     return False
 
 
@@ -234,8 +224,12 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
     if not plain or (said := _as_asked(read(plain), wanted, question)) is None:
         return False
     if plain != clean(gold):
-        if question and _SET_ASKED.search(question) and not _ORDER_ASKED.search(question):
+        ordered = _ORDER_ASKED.search(question) or _TWO_ASKED.search(asked(question))
+        if question and _SET_ASKED.search(question) and not ordered:
             said, wanted = (replace(v, brackets="{}") if v.brackets in ("", "&") else v for v in (said, wanted))
+        exchanged = ordered and not any(v.name for v in said.items) and not all(map(same, said.items, wanted.items))
+        if exchanged or (re.search(r"\bor\b", plain) and re.search(r"\band\b", clean(gold))):
+            return False
         if not same(said, wanted) and not _same_in_unit(said, wanted, question):
             return False
     return not question or not _not_done(plain, gold, question)
@@ -246,7 +240,7 @@ def _without_asked_name(plain: str, gold: str, question: str) -> str:
     left, *sides = map(str.strip, plain.split("="))
     if not question or not sides or "=" in gold or read(plain).name or not is_asked(left, question):
         return plain
-    if (amount := quantity(left)) is not None and amount.unit:
+    if any(re.search(rf"\s{re.escape(left)}\Z", side) for side in sides):  # x = 3 x = 8
         return plain
     constant = [side for side in sides if (tree := parse(side)) is not None and not symbols(tree)]
     shown = constant if sides[-1] in constant else sides if len(sides) == 1 else []
@@ -259,18 +253,16 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
     if not question:
         return said
     names = [value.name for value in (said, *said.items) if value.name]
-    usual = names == [*"xyz"[: len(gold.items)]] or (bool(gold.items) and set(names) == unknowns(question))
-    if names == [said.name] and said.brackets in (*INTERVALS, "∪"):
-        if "range" in asked(question):
-            return said if f"{said.name}=" in tight(clean(asked(question))) else None
-        usual |= said.name in unknowns(question)  # a domain or the solutions of an inequality
+    usual = "interval" not in question and names == [*"xyz"[: len(gold.items)]]
+    usual |= bool(gold.items) and set(names) == unknowns(question)
+    if names == [said.name] and said.brackets in (*INTERVALS, "∪") and "range" in asked(question):
+        return said if f"{said.name}=" in tight(clean(asked(question))) else None
     if not gold.name and not usual and not all(is_asked(name, question) for name in names):
         return None
-    if said.unit is None or gold.unit is not None:
-        return said
     if _other_unit(said, gold, question):
         return None
-    return said if said.unit.quantity == "%" else replace(said, tree=said.bare, unit=None)
+    whole = said.unit is None or gold.unit is not None or said.unit.quantity == "%"
+    return said if whole else replace(said, tree=said.bare, unit=None)
 
 
 def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool:
@@ -289,17 +281,19 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
     shown = answer if "=" in gold else answer.rpartition("=")[2].strip()
     if tight(shown) == tight(gold) and ("=" in gold) == ("=" in answer):
         return False
-    if "=" in gold and "=" not in answer and "equation of" in question:
+    if "=" in gold and "=" not in answer and re.search(r"equation (?:of|for)\b", question):
         return True
     if "scientific notation" in question:
         return not _SCIENTIFIC.fullmatch(tight(shown))
-    form_asked, same_form = _FORM_ASKED.search(question) is not None, _sides(shown) == _sides(gold)
-    if "=" in gold and form_asked:
+    counted = number(gold.rstrip("%")) is not None
+    sides = [[tree and arranged(tree) for tree in map(parse, text.split("="))] for text in (shown, gold)]
+    same_form = sides[0] == sides[1]
+    if not counted and _FORM_ASKED.search(question):
         return not same_form
     bare, unit = split_unit(shown) or (shown, None)
     plain, tree, value = tight(bare), parse(bare), number(bare)
     copied = plain in tight(clean(question[-LONGEST_REPLY:]))
-    if number(gold.rstrip("%")) is not None:
+    if counted:
         if _NUMBER_FORM_ASKED.search(question):
             percent = "%" if unit == UNITS["%"] else ""
             return value is None or _form(bare + percent) != _form(gold)
@@ -308,15 +302,10 @@ def _not_done(answer: str, reference: str, question: str) -> bool:
         if not re.search(r"/|\\frac", plain) or re.search(r"/|\\frac", gold):
             return False
         return copied or str(value.denominator) not in re.split(r"\D+", plain)  # not in lowest terms
-    if tree is None or value is not None or (same_form and (form_asked or not copied)):
+    if tree is None or value is not None or (same_form and not copied):
         return False
     amounts = [sum(node[0] == "num" for node in nodes(part)) for part in (tree, parse(gold) or tree)]
-    return copied or form_asked or (not symbols(tree) and amounts[0] > amounts[1])
-
-
-def _sides(text: str) -> list[Tree | None]:
-    """The formulas on the sides of ``=``, the parts of each in canonical order."""
-    return [tree and arranged(tree) for tree in map(parse, text.split("="))]
+    return copied or (not symbols(tree) and amounts[0] > amounts[1])
 
 
 def _form(plain: str) -> tuple[str, ...]:

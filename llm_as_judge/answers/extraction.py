@@ -1,9 +1,9 @@
 r"""The final statement of a reply, accepted by its form.
 
 A reply states its answer in its last box, ``####`` line, ``<answer>`` tag or closing sentence ("The answer is 12."), or
-consists of the answer alone or of calculations that end in it. A statement counts only if it is the end of the reply
-and nothing else stands around it than ``restating`` allows: corrections, doubts and conditions leave it undecided. At
-most ``LONGEST_REPLY`` characters are read, each scan in linear time.
+consists of the answer alone or of calculations that end in it. A statement counts only if it ends the reply, the words
+around it are the question's own (``restating``) or the sentence before ``supports`` it, and no earlier statement is of
+another value (``disputed``). At most ``LONGEST_REPLY`` characters are read, each scan in linear time.
 """
 
 import re
@@ -11,7 +11,9 @@ import re
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.restating import doubtful, restates
+from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import split_unit, unit_named
+from llm_as_judge.answers.values import quantity, read
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
@@ -22,57 +24,57 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
 _BARE = re.compile(r"[^\s$\\{}]{1,200}")
 _MARKUP = re.compile(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)  # an escaped one is text
+_FORMAL = re.compile(r"<answer>(.*?)(?:</answer>|\Z)|####(?!#)[ \t]*([^\n]*)", re.IGNORECASE | re.DOTALL)
 _BETWEEN_BOXES = re.compile(r"(?:,|and|or|,and|,or)?(?:[A-Za-z](?:_\w)?=)?", re.IGNORECASE)
 
 _CONNECTOR = re.compile(
     r"(?:\b(?:is|are|was|equals|simplifies to|we (?:get|find|have|obtain)(?: that)?|thus|therefore|hence|so|answer"
-    r"|solution|result)\b|[A-Za-z*]:(?!\d))[\s:,*]*",
+    r"|solution|result)\b|[^\W\d_]\**[:：](?!\d))[\s:：,*]*",
     re.IGNORECASE,
 )
 #: What may follow an answer.
 _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
-    r"(?:answer|solution|result|value)|\bin all)[\s.*$)\]]*\Z"
+    r"(?:answer|solution|result|value))[\s.*$)\]]*\Z"
 )
 _PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
-    r"(?:(?<![ \n][A-Z])\.|\?|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。|(?<![A-Za-z,:\s\[(])\s*\n\s*"
-    r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)|\n\s*(?=\W{0,3}(?:Final )?Answer\W{0,3}:)"
-    r"|(?:\A|(?<=\n))[^A-Za-z\n]+= ?[$\d.,]+ [a-z]+\s*\n\s*"
+    r"(?:(?<!\b[A-Z])\.|\?|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。\s*|(?<![,:：\s\[(*])\**\s*\n\s*"
+    r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
+_COMPLETE = re.compile(r"[.!。)](?:[\"'*\]$]|\\[)\]])*\s*\Z")
 _CONCLUDING = re.compile(
     r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?"
     r"|\d.*[,;] (?=[-\u2212+*/^\d\s().,$×÷\\]*=)",
     re.IGNORECASE,
 )
-#: A conclusion about the subject of what stands before it.
-_SHARED = re.compile(r"\s*(?:(?:it|he|she|they) )?(?:is|was|are|were|will be)\b", re.IGNORECASE)
 #: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
-_APART = re.compile(
-    r"\\[A-Za-z]|\b(?:by|at|on)\Z|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z", re.IGNORECASE
-)
+_APART = re.compile(r"\\[A-Za-z]|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z")
 _QA_LEAD = re.compile(
-    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:\W{0,3}(?:final )?answer\W{0,3}[:=]"
-    r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b"
+    r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:(\W{0,3}(?:final )?answer\W{0,3}[:=]"
+    r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b)"
     r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
+#: What no value has, except ``x =`` before it.
+_WORDY = re.compile(r"=(?<!\A\w=)(?<!\A\w =)|[<>&]|\\boxed|(?<![\\A-Za-z])[^\W\d_]{2}")
+_DIGITS = re.compile(r"-?\d+(?:[.,]\d+)*")
 
 _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
 _OPTION_MARKUP = re.compile(
-    r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`~]|\\q?quad"
+    r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`]|~(?!~)|\\q?quad"
+    r"|</?answer>|####"
 )
 _OPTION_LEAD = (
     r"(?i:(?:so|thus|therefore|hence|final|correct|best|and)[,:]? |the |my )*"
     r"(?:(?i:answer|option|choice)(?i:(?: is| must be| would be)?(?: the)?(?: option| choice| letter)?\s?[:=]?) ?"
-    r"|(?i:i (?:choose|pick|select|would go with) |it is |it's ))"
+    r"|(?i:i (?:would )?(?:choose|pick|select|go with) |it is |it's ))"
 )
-_LETTER = r"\(?([A-J])(?:\)|(?![\w'\u2019]))"
 _STATED = re.compile(
-    rf"(?:{_OPTION_LEAD}|(?i:(?:so|thus|therefore|hence),? ))?{_LETTER}"
+    rf"(?:{_OPTION_LEAD}|(?i:(?:so|thus|therefore|hence),? ))?\(?([A-J])(?:\)|(?![\w'\u2019]))"
     r"(?: is (?:the )?(?:correct|right|best)(?: answer| option| choice| one)?)?[.\s]*"
 )
-_WITH_TEXT = re.compile(rf"(?:{_OPTION_LEAD})?\(?([A-J])(?:\)[.:]?|[.:、])\s*([^-+*/^=].*)")
+_WITH_TEXT = re.compile(rf"(?:{_OPTION_LEAD})?\(?([A-J])(?:\)[.:]?|[.:、]| [-–—](?= ))\s*([^-+*/^=].*)")
 _LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\s(][A-J][).:]\s))")
 
 
@@ -96,54 +98,99 @@ def statement(text: str, domain: Domain, question: str = "") -> str | None:
     text = visible(text)
     while closing := _CLOSING.search(text, max(0, len(text) - 80)):
         text = text[: closing.start()].rstrip(" \n.,") or text[closing.end() :]
-    said = _tagged(text) or _boxed(text, question)
-    if said is None:
-        said = _sentence_of_qa(text) if domain == "qa" else _sentence_of_maths(text, question)
-    return None if said is None else said.strip().strip("*").strip() or None
+    found = _marked(text, question) or _sentence(text, domain, question)
+    if found is None or disputed(found[0], text[: found[1]], question):
+        return None
+    return found[0].strip().strip("*").strip() or None
 
 
-def _tagged(text: str) -> str | None:
-    """The content of a closing ``<answer>`` tag or ``####`` line."""
-    start = text.lower().rfind("<answer>")
-    if start >= 0:
-        content, _, rest = text[start + 8 :].partition("</answer>")
-        if not _PUNCTUATION.match(rest):
-            return None
-        inner = _QA_LEAD.match(content)
-        return content[inner.end() :].removesuffix(".") if inner else content
-    _, mark, line = text.rpartition("####")
-    return line.strip() if mark and "\n" not in line.strip() else None
+def disputed(value: str, before: str, question: str) -> bool:
+    """Whether a mark or a sentence of what a reply says ``before`` states another value."""
+    others = [content for _, _, content in _marks(before)]
+    for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(before)):
+        label = _QA_LEAD.match(said)
+        if label and label.group(1):
+            others.append(said[label.end() :])
+        elif re.search(r"\d", said) and not _WORDY.search(clean(said)):
+            others.append(said)
+        elif (amount := amount_within(said, question)) and quantity(amount):
+            others.append(amount)
+    return any(_differ(value, other) for other in others)
+
+
+def _differ(value: str, other: str) -> bool:
+    """Whether two statements are of different values."""
+    value, other = value.strip(" .;$*"), other.strip(" .;$*")
+    if (name := re.match(r"\w ?=", other)) and name.group() != value[: name.end()]:
+        return False
+    if not any(map(str.isalnum, other)) or other.casefold() == value.casefold():
+        return False
+    return sorted(_DIGITS.findall(value)) != (_DIGITS.findall(other) or None) and not same(read(value), read(other))
+
+
+def closing_sentence(text: str) -> tuple[str, str]:
+    """The last sentence of ``text`` or, after a calculation, its conclusion; and what is before it."""
+    text = text[-2 * _LONGEST_LEAD :]
+    ends = [0, 0, *(found.end() for found in _SENTENCE_END.finditer(text))]
+    before, lead = text[ends[-2] : ends[-1]], text[ends[-1] :]
+    cut = max((found.end() for found in _CONCLUDING.finditer(lead)), default=0)
+    first, rest = lead[:cut], lead[cut:]
+    return (before, lead) if doubtful(first) or not re.search(r"\d", first) else (first, rest)
+
+
+def supports(before: str, question: str, *values: str) -> bool:
+    """Whether a value that no words lead to may follow ``before``: a calculation, the value itself or a heading."""
+    if "?" in before or before.startswith("|"):  # a question, a table
+        return False
+    parts = [_DIGITS.findall(value[:_LONGEST_LEAD]) or [value.strip(" .$*")] for value in values if value]
+
+    def told(text: str) -> bool:
+        return any(all(re.search(rf"(?i)(?<!\w){re.escape(p)}(?!\w)", text) for p in each) for each in parts)
+
+    if not any(map(str.isalnum, before)) or ("=" in before and told(before.rpartition("=")[2])):
+        return True
+    alternatives = set(_DIGITS.findall(before) or "?") if " or " in before else set()
+    if doubtful(before) or not alternatives <= set(_DIGITS.findall(" ".join(values))):
+        return False
+    worked = re.search(r"\d.*=|=.*\d|\d ?[*/+×÷·^] ?\d", before) is not None
+    return worked or told(before) or restates(before, question)
+
+
+def _marks(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and content of each tag, ``####`` line and run of boxes."""
+    formal = [(found.start(), found.end(), found[1] or found[2] or "") for found in _FORMAL.finditer(text)]
+    boxes = [box for box in _boxes(text) if not any(start <= box[0] < end for start, end, _ in formal)]
+    return sorted(formal + boxes)
 
 
 def last_boxed(text: str) -> str | None:
     r"""Content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too); None without one.
 
-    Boxes that only ``and``, ``or`` or a comma separates are one answer, joined by ``, ``.
+    Boxes that only ``and``, ``or`` or a comma separates are one answer, joined by ``, `` or ``or``.
     """
-    return _last_boxes(text)[0]
+    return next((content for _, _, content in reversed(_boxes(text))), None)
 
 
-def _last_boxes(text: str) -> tuple[str | None, int, int]:
-    """Content, start and end of the last run of boxes."""
+def _boxes(text: str) -> list[tuple[int, int, str]]:
+    """Start, end and content of each run of boxes."""
     closing = _closing_braces(text)
-    boxes: list[tuple[int, int, str]] = []
+    runs: list[tuple[int, int, str]] = []
     for found in _BOX.finditer(text):
-        start = found.end()
-        if boxes and start < boxes[-1][1]:
+        start, end = found.span()
+        if runs and end < runs[-1][1]:
             continue  # inside another box
-        if end := closing.get(start):
-            boxes.append((found.start(), end + 1, text[start + 1 : end].strip()))
-        elif bare := _BARE.match(text, start):
-            boxes.append((found.start(), bare.end(), bare.group()))
-    if not boxes:
-        return None, 0, 0
-    first = len(boxes) - 1
-    while first:
-        between = text[boxes[first - 1][1] : boxes[first][0]]
-        if len(between) > 60 or not _BETWEEN_BOXES.fullmatch(_MARKUP.sub("", between)):
-            break
-        first -= 1
-    return ", ".join(box[2] for box in boxes[first:]), boxes[first][0], boxes[-1][1]
+        if close := closing.get(end):
+            content, stop = text[end + 1 : close].strip(), close + 1
+        elif bare := _BARE.match(text, end):
+            content, stop = bare.group(), bare.end()
+        else:
+            continue
+        between = text[runs[-1][1] : start] if runs else ""
+        if runs and len(between) <= 60 and _BETWEEN_BOXES.fullmatch(_MARKUP.sub("", between)):
+            start, _, first = runs.pop()
+            content = f"{first} or {content}" if "or" in between else f"{first}, {content}"
+        runs.append((start, stop, content))
+    return runs
 
 
 def _closing_braces(text: str) -> dict[int, int]:
@@ -157,63 +204,64 @@ def _closing_braces(text: str) -> dict[int, int]:
     return closing
 
 
-def _boxed(text: str, question: str) -> str | None:
-    r"""The content of a closing box, with a unit that follows it: ``\boxed{40}\%`` is 40 %."""
-    content, start, end = _last_boxes(text)
-    if content is None:
+def _marked(text: str, question: str) -> tuple[str, int] | None:
+    r"""The content of a closing mark, with a unit that follows it (``\boxed{40}\%`` is 40 %), and where it starts."""
+    marks = _marks(text)
+    if not marks:
         return None
+    start, end, content = marks.pop()
+    formal = text[start] in "<#"
+    if formal and (inner := _QA_LEAD.match(content)):
+        content = content[inner.end() :].removesuffix(".")
+    for first, last, inside in _boxes(content):
+        if not content[:first].strip("$ ") and not content[last:].strip("$ ."):
+            content = inside
     content = amount_within(clean(content), question) or content
     tail = re.sub(r"\A\s?(?:\$+|\\[)\]])", "", text[end:]).strip()
-    if tail and not _PUNCTUATION.match(tail):
+    if not tail or _PUNCTUATION.match(tail):
+        tail = ""
+    elif formal:
+        return None
+    else:
         tail = clean(tail.rstrip(".,;*$"))
         name, _, rest = (tail, "", "") if unit_named(tail) else tail.partition(" ")
         if unit_named(name):
             content, tail = f"{content} {name}", rest
         elif not question or number(clean(content)) is None or not re.fullmatch(r"[\w ]+", tail):
             return None
+    before, lead = closing_sentence(text[:start])
+    if re.search(r"[\w{})\]^/+*-]\Z", lead):
+        return None  # within a formula
+    if any(char.isalnum() or char == "=" for char in lead + tail):
+        own = restates(lead, question, content, tail)
     else:
-        tail = ""
-    lead = text[max(0, start - _LONGEST_LEAD) : start]
-    return (
-        content if _box_follows(lead) and restates(conclusion(last_sentence(lead)), question, content, tail) else None
-    )
+        own = supports(before, question, content) or (formal and _COMPLETE.search(before) is not None)
+    if not own or any(_differ(content, other) for _, _, other in marks):
+        return None
+    return content, start - len(lead)
 
 
-def _box_follows(lead: str) -> bool:
-    """Whether a box may follow ``lead``: after a word, ``=``, a colon, an empty line or nothing, not in a formula."""
-    end = len(re.sub(r"(?:\s|\$|\\[(\[]|\\(?:q?quad|[,;: ])|\\begin\{\w+\*?\}|&|\*\*|\{(?=\s*\Z))+\Z", "", lead))
-    word = r"(?:[=:.!]|\A|[^\\A-Za-z][A-Za-z]{2,},?|\A[A-Za-z]{2,},?|\\(?:R|r)ightarrow|\\implies)\Z"
-    return not end or "\n\n" in lead[end:] or re.search(word, lead[:end]) is not None
-
-
-def last_sentence(lead: str) -> str:
-    return lead[max((found.end() for found in _SENTENCE_END.finditer(lead)), default=0) :]
-
-
-def conclusion(sentence: str) -> str:
-    """The part after "so" or "therefore" unless something before it sets a condition."""
-    cut = max((found.end() for found in _CONCLUDING.finditer(sentence)), default=0)
-    first, rest = sentence[:cut], sentence[cut:]
-    shared = _SHARED.match(rest) or (re.match(r"\s*[-$\\(]*\d", rest) and "=" not in first)
-    return sentence if cut and (shared or doubtful(first)) else rest
-
-
-def _sentence_of_maths(text: str, question: str) -> str | None:
-    """What the last sentence says that something is: "We find that x < 3", "So the answer is 12"."""
+def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | None:
+    """What the last sentence says that something is ("We find that x < 3", "It is Paris"), and where it starts."""
     text = text.rstrip("*").removesuffix(".")
-    sentence = conclusion(last_sentence(text)[-2 * _LONGEST_LEAD :])
+    before, sentence = closing_sentence(text)
+    start = len(text) - len(sentence)
+    if domain == "qa":
+        found = _QA_LEAD.match(sentence)
+        said = sentence[found.end() :] if found else ""
+        return (said, start) if found and (found[1] or supports(before, question, said)) else None
     if (amount := amount_within(sentence, question)) is not None:
-        return amount
+        return amount, start
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
     left, equals, right = said.rpartition("=")
     if equals and (amount := amount_within(right.strip(), question)) is not None:  # 12 + 4 = 16 apples
         said = f"{left}={amount}"
-    if not cut:  # a line of its own, a conclusion or the last of several calculations
-        apart = text.removesuffix(sentence).rstrip(" ")
-        last = apart.endswith(("\n", "so")) or ("=" in said and (not apart or "=" in apart or apart[-1] == ";"))
-        return said if last and not re.search(r"\banswer\b", apart, re.IGNORECASE) else None
-    return said if said and restates(lead, question, said) else None
+    if cut:
+        own = restates(lead, question, said)
+    else:  # alone in its line, or a calculation
+        own = bool(before or equals) and (supports(before, question, said) or (bool(equals) and before.endswith("\n")))
+    return (said, start) if said and own else None
 
 
 def amount_within(sentence: str, question: str) -> str | None:
@@ -231,13 +279,6 @@ def amount_within(sentence: str, question: str) -> str | None:
     return None
 
 
-def _sentence_of_qa(text: str) -> str | None:
-    """``Paris`` of "The answer is Paris." and "It is Paris."."""
-    last = last_sentence(text.removesuffix(".")) if len(text) <= 4 * _LONGEST_LEAD else ""
-    found = _QA_LEAD.match(last)
-    return last[found.end() :] if found else None
-
-
 def letter(reference: str) -> str:
     """The letter of a reference that is one; else empty."""
     found = _REFERENCE.fullmatch(clean(reference)) if len(reference) <= 40 else None
@@ -245,24 +286,31 @@ def letter(reference: str) -> str:
 
 
 def chosen_option(reply: str, question: str = "") -> str:
-    """The letter of a reply that states one option and nothing else; else empty.
-
-    The letter may be followed by the option's own text from the ``question``, or by a number.
-    """
+    """The letter of a reply whose last sentence states an option, and no other sentence another; else empty."""
     text = visible(reply)
-    if len(text) >= LONGEST_REPLY:
+    options = {name: _unmarked(words) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
+    before, last = closing_sentence(text)
+    chosen, bare = _letter_stated(last, options)
+    formal = re.match(r"\W*<answer>|####", last) and _COMPLETE.search(before)
+    if bare and not formal and not supports(before, "", chosen, options.get(chosen, "")):
         return ""
-    box = last_boxed(text) or ""
-    if box and not text.rstrip(" .$\\])").endswith("}"):
-        return ""
-    for said in (box,) if box else (text, conclusion(last_sentence(text.rstrip()))):
-        said = " ".join(_OPTION_MARKUP.sub("", said).split())
-        if found := _STATED.fullmatch(said):
-            return found.group(1)
-        if found := _WITH_TEXT.fullmatch(said):
-            options = {name: " ".join(words.split()) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
-            picked, words = found.group(1), found.group(2).strip(" .")
-            own = options.get(picked, "").strip(" .").casefold()
-            if words.casefold() == own or (not own and number(clean(words.replace("frac", r"\frac"))) is not None):
-                return picked
-    return ""
+    others = {_letter_stated(sentence, options)[0] for sentence in _SENTENCE_END.split(text[: -len(last)])}
+    return chosen if others <= {"", chosen} else ""
+
+
+def _unmarked(text: str) -> str:
+    return " ".join(_OPTION_MARKUP.sub("", text).split())
+
+
+def _letter_stated(sentence: str, options: dict[str, str]) -> tuple[str, bool]:
+    """The letter that a sentence states, alone or with its own text or a number, and whether no words say so."""
+    said = _unmarked(sentence)
+    bare = re.match(r"\(?[A-J]\b(?!\)? is)", said) is not None
+    if found := _STATED.fullmatch(said):
+        return found.group(1), bare
+    if found := _WITH_TEXT.fullmatch(said):
+        picked, words = found.group(1), found.group(2).strip(" .")
+        own = options.get(picked, "").strip(" .").casefold()
+        if words.casefold() == own or (not own and number(clean(words.replace("frac", r"\frac"))) is not None):
+            return picked, bare
+    return "", False

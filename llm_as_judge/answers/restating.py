@@ -1,15 +1,15 @@
 """Whether a sentence is the question's own statement with the value filled in: "Ben has 150 pages left to read."
 
-The sentence must be the asking clause as a statement: the same words, without case and endings, in the same order, with
-the value in place of the question word. The end of the clause may be left out from a preposition or conjunction on, or
-come first; the subject may be a pronoun. Sentences that say less or more than that are left to the LLM judge.
+The sentence must have the words of the asking clause, without case and endings, in the same order, with the value in
+place of the question word. The end of the clause may be left out from a preposition or conjunction on, or come first;
+a subject of one word or a name may be a pronoun. Anything else is left to the LLM judge.
 """
 
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import permutations, takewhile
+from itertools import takewhile
 
 from llm_as_judge.answers.asked import asked, is_asked, unknowns
 from llm_as_judge.answers.notation import clean, number
@@ -29,12 +29,16 @@ _PASTS = dict(
 )
 _ENDINGS = (("'s", ""), ("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", ""))
 _MARKUP = re.compile(
-    r"\\(?:begin|end)\{\w+\*?\}|\\(?:text\w*|math\w+|left|right|q?quad)(?![A-Za-z])|\\[()\[\] ,;!]|[${}*`]"
+    r"\\(?:begin|end)\{\w+\*?\}|\\(?:text\w*|math\w+|left|right|q?quad|implies|[A-Za-z]*rightarrow)(?![A-Za-z])"
+    r"|\\[()\[\] ,;!]|[${}*`]"
 )
-_FORMULA = re.compile(r"(?:\$\$?|\\[(\[])((?:[^$=]|\\\$)*)=[^$]*\Z")  # whose last side is the value
-_CALCULATION = re.compile(r"(?:[^A-Za-z\\]|\\[a-z]*)*=[\s$\\(]*")
-_ASIDE = re.compile(r", (?:\w+ )?(?:which|who|whose|where)\b[^,?]*,|\((?=[^()]*[a-z]{3})[^()]*\)")
+#: The sides of a formula whose last side is the value.
+_SIDES = re.compile(
+    r"(?:\\[A-Za-z]+|(?<=[A-Za-z]),(?= ?[A-Za-z][,)])|(?<![A-Za-z\\])(?:[A-Za-z]|[A-Z]{2,3})(?![A-Za-z])"
+    r"|(?<=\d)[.,](?=\d)|[^A-Za-z\\<>≤≥≠≈±∈.,;:?])*=[\s$({\[\\]*\Z"
+)
 _IN_UNIT = re.compile(r"\bin ((?!second)(?:square |cubic )?[A-Za-z/]+(?: per [a-z]+)?)")
+_VALUE_OF = re.compile(r"\b(?:values?|measure|solutions?|result) of\b", re.IGNORECASE)
 _SECOND = re.compile(r"\band (?:in )?(?:what|how|which|when|where)\b", re.IGNORECASE)
 _WORKED = re.compile(
     r"\b(?:we|i) (?:get|find|have|obtain|conclude|see|know)\b"
@@ -47,14 +51,15 @@ def _stem(word: str) -> str:
     """A word in lower case without its ending, a small number in digits; anything else as it is."""
     if len(word) < 2 or not word.replace("'", "").isalpha():
         return word
-    word = _PASTS.get(word.casefold(), word.casefold())
+    word = stem = _PASTS.get(word.casefold(), word.casefold())
     if (value := number(word)) is not None:
         return str(value)
     for ending, new in _ENDINGS:
         if word.endswith(ending) and len(word) - len(ending) > 2:
-            word = word.removesuffix(ending) + new
+            stem = word.removesuffix(ending) + new
             break
-    return word.removesuffix("e") if len(word) > 3 else word
+    stem = stem.removesuffix("e") if len(stem) > 3 else stem
+    return word if stem == "not" else stem  # notes
 
 
 @lru_cache(maxsize=256)
@@ -62,14 +67,11 @@ def _stems(text: str) -> tuple[str, ...]:
     """The words and formulas of ``text`` without markup, case and endings."""
     text = _MARKUP.sub(" ", text.replace("\u2019", "'").replace("\\angle", "angle "))
     text = re.sub(r"\s*([+*/^=<>×÷·\u2212]|-(?= )|(?<=\S)-)\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
-    text = re.sub(r"(?<=\d),\s+(?=[-\d])", ",", _IN_UNIT.sub(_without_unit, text))
-    text = re.sub(r"\b(\w+)n't\b", r"\1 not", _WORKED.sub(" ", text))
+    text = re.sub(r"(?<=\d),\s+(?=[-\d])", ",", text)
+    text = re.sub(r"\b(it|that|there)'s\b", r"\1 is", text, flags=re.IGNORECASE)
+    text = re.sub(r"\b(\w+)n't\b", r"\1 not", _WORKED.sub(" ", _VALUE_OF.sub(" ", text)))
     words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in re.sub(r"\b[Tt]he\b", " ", text).split())
     return tuple(re.sub("(?:al)?together", "total", _stem(word)) for word in words if any(map(str.isalnum, word)))
-
-
-def _without_unit(found: re.Match[str]) -> str:
-    return " " if unit_named(found.group(1)) else found.group()
 
 
 def _words(text: str) -> frozenset[str]:
@@ -82,45 +84,41 @@ _DOING = _words("do does did")
 _MODALS = _words("will would should must can could may might have")
 _WH = _words("what how which who whose whom when where why")
 _TASKS = _words("find evaluate determine calculate simplify solve compute express list name write give")
-_SINGULAR, _PLURAL = _words("it he she his her its"), _words("it they both their")
-_PRONOUNS = _SINGULAR | _PLURAL
-_WHOLE = _words("total all both")
-_NOW = _words("now currently")
-_NOT_NOW = _PAST | {"did"}
-_SHARES = _words("each every per apiece")
+_PRONOUNS = _words("it he she they both")
+_PLACED = _words("when where time place year")
+#: Words of a clause that a statement may leave out but not add.
+_OPTIONAL = _words("total all now currently")
 _COMPARING = _words("more less fewer additional extra than longer shorter not other")
 #: Words before which a clause may end: what follows says how or when.
 _LIMITS = _words(
-    "of in on at to by for with from if when before after during that who which where than over as since until between "
+    "of in on at to for with from if when before after during that who which where than over as since until between "
     "among through under last next"
 )
-_FILLERS = _words(
+#: Words that make no difference to what is said.
+_EMPTY = _words(
     """
     so thus therefore hence and this that there my our a an be been final correct answer solution solutions result
-    value values required desired of in on at number finally measure expression equals gives
+    value values required desired finally measure expression equals gives
     his her their him them its many much we only possible particular
+    what how which who whose whom when where why is are was were do does did
     """
 )
-#: Words that make no difference to what is said.
-_EMPTY = _FILLERS | _BEING | _DOING | _WH | _NOW
-_UNNAMED = _EMPTY | _TASKS | _WHOLE
-#: Quantities and links, which may stand before an answer if it is not known what was asked.
+_UNNAMED = _EMPTY | _TASKS | _OPTIONAL
+#: Words for what may be asked, if there is no question to compare with.
 _QUANTITIES = _words(
     """
     it to for as by sum product area volume length distance probability domain range function points roots integer
     integers real positive distinct maximum minimum least greatest smallest largest angle triangle trapezoid
-    quadratic matrix pair has get find have obtain conclude such checking
+    quadratic matrix pair has get find have obtain conclude such checking total
     """
 )
 #: Conditions, and words for answers of somebody else.
 _FOREIGN = _words(
-    """
-    unless if suppose assume were might may could would should can must says said say thinks think thought believes
-    claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken
-    """
+    "unless if suppose assume were might may could would should can must says said say thinks think thought believes "
+    "claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken not"
 )
 _UNITS = frozenset(map(_stem, UNITS)) - {"second"}
-_LONGEST = 40  # words of a clause
+_LONGEST, _LONGEST_LEAD = 40, 600  # words of a clause, characters of a lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +140,7 @@ def _clauses(question: str, by_fact: bool) -> tuple[_Clause, ...]:
 
 def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     opening = re.split(r"[.?!\n\]]", question[: max(0, question.find(text))])[-1]
-    text = _ASIDE.sub(" ", text)
+    text = _IN_UNIT.sub(lambda found: " " if unit_named(found.group(1)) else found.group(), text)
     if _SECOND.search(text):
         return _Clause()
     stems = _stems(text)[:_LONGEST]
@@ -153,59 +151,54 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     stop = _BEING | _DOING | _MODALS | (_LIMITS if first else frozenset())
     noun = tuple(takewhile(lambda stem: stem not in stop, stems[start + 1 :])) if start >= 0 else ()
     rest, auxiliary, preposition = stems[start + 1 + len(noun) :], "", ""
-    if first and first[-1] in _LIMITS:
+    if first and first[-1] in _LIMITS | {"by"}:
         first, preposition = first[:-1], first[-1]
     if not first and rest and rest[0] in stop:
         auxiliary, rest = rest[0], rest[1:]
     elif not first and not rest:  # "how many people own a pet"
         noun, rest = (), noun
-    names, limit, last = _names(text), False, ""
     words: list[str] = []
-    ends, relative = set(), []
+    ends, last = set(), ""
     for place, stem in enumerate(first + rest):
         if stem not in _UNNAMED:
-            limit |= stem in _LIMITS or len(stem) == 1 or not stem.isalpha() or (last == "and" and stem not in names)
-            if limit and place >= len(first) and not (words and words[-1] in _LIMITS):
+            limit = last in _LIMITS & _EMPTY or stem in _LIMITS or not stem.isalpha()
+            if limit and place >= len(first):
                 ends.add(len(words))
             words.append(stem)
-            limit = False
-        limit |= stem in _LIMITS & _EMPTY
-        relative += [len(words) - 1] if stem in ("that", "which", "who") and words else []
         last = stem
     if noun == ("many",) and (counted := re.search(r"\d+ (.*)", opening)):  # If Ann has 6 pens, how many ...
         noun = tuple(takewhile(lambda stem: stem not in _EMPTY | _LIMITS, _stems(counted.group(1))))
     noun, head = (tuple(s for s in part if s not in _UNNAMED) for part in (noun, takewhile(lambda s: s != "of", noun)))
     if not noun and "many" in stems and "of" not in stems:  # 60 tulips, if asked how many tulips remain
         head = tuple(words[:1])
-    statements = {*_statements(tuple(words), {*ends, len(words)}, names, _names(question), by_fact)}
-    if by_fact and not auxiliary:  # "a band that fell in which year?", "Which team won it?" without the noun
-        statements |= {tuple(words[start:]) for start in (relative if first else range(min(4, len(words))))}
+    subject = next((i for i, word in enumerate(words) if word not in _names(text) | {"of"}), len(words)) or bool(
+        auxiliary
+    )
+    statements = {*_statements(tuple(words), {*ends, len(words)}, subject, _names(question))}
+    if by_fact and (preposition or start < 0):  # released in which year; "Yes, it is."
+        statements |= {(pronoun, *(words if preposition else ())) for pronoun in _PRONOUNS}
+    elif by_fact and not auxiliary and not first and stems[start] != "who":  # "Which team won it?" without the noun
+        statements.add(tuple(words[1:]))
     return _Clause(noun, head, auxiliary, preposition, frozenset(stems), frozenset(statements - {()}))
 
 
 def _statements(
-    words: tuple[str, ...], ends: set[int], names: frozenset[str], people: frozenset[str], by_fact: bool
+    words: tuple[str, ...], ends: set[int], subject: int, people: frozenset[str]
 ) -> Iterator[tuple[str, ...]]:
-    """``words`` up to one of ``ends``, what follows an end first, or with another subject."""
-    first = min((end for end in ends if words[end : end + 1] and words[end] not in names), default=len(words))
+    """``words`` up to one of ``ends``, what follows an end first, or with a pronoun for the first ``subject`` words."""
     others = people.difference(words)
     for end in ends:
         yield from (words[end:last] + words[:end] for last in ends)
         if words[:1] and words[0] in _PRONOUNS:
-            if len(others) < 4 and (len(others) > 1) == (words[0] == "they"):
-                yield from (subject + words[1:end] for subject in permutations(others))
-            continue
-        for size in range(0 if by_fact else 1, first + 1):
-            known = len(names.intersection(words[:size]))
-            pronouns = _PRONOUNS if by_fact or not known else _SINGULAR if known == 1 else _PLURAL
-            pronouns = pronouns - {"he", "she", "his", "her"} if others and not by_fact else pronouns
-            if size == end or (size < end and size not in ends):
-                yield from ((pronoun, *words[size:end]) for pronoun in pronouns)
+            yield from ((other, *words[1:end]) for other in others if len(others) == 1 and words[0] != "they")
+        elif 0 < subject <= end:
+            pronouns = {"it"} if others else _PRONOUNS
+            yield from ((pronoun, *words[size:end]) for pronoun in pronouns for size in range(1, subject + 1))
 
 
 def _names(text: str) -> frozenset[str]:
     found, others = (_words(" ".join(re.findall(rf"\b[{first}][a-z]+", text))) for first in ("A-Z", "a-z"))
-    return found - others - _UNNAMED - _LIMITS - _PRONOUNS - _FOREIGN - _SHARES
+    return found - others - _UNNAMED - _LIMITS - _PRONOUNS - _FOREIGN
 
 
 def doubtful(text: str) -> bool:
@@ -214,69 +207,56 @@ def doubtful(text: str) -> bool:
 
 
 def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fact: bool = False) -> bool:
-    """Whether ``lead``, ``value`` and ``tail`` say about ``value`` only what the ``question`` asks.
-
-    ``by_fact``: the value could hardly be another fact's, so a pronoun may stand for any subject.
-    """
-    if "?" in lead + tail or lead.casefold().startswith("to "):
+    """Whether ``lead``, ``value`` (``by_fact``: hardly another fact's) and ``tail`` say only what is asked."""
+    if "?" in lead + tail or lead.casefold().startswith("to ") or len(lead) > _LONGEST_LEAD:
         return False
-    lead = "" if _CALCULATION.fullmatch(lead) else lead
-    if formula := _FORMULA.search(lead):
-        name = formula.group(1).strip()
-        lead = lead[: formula.start()] + (f" {name}=" if name in unknowns(question) else "")
+    lead = clean(lead)
+    if lead.rstrip(" $({[\\")[-1:] in tuple("<>≤≥≠≈±~"):
+        return False
+    if formula := _SIDES.search(lead):
+        sides = formula.group().rpartition("=")[0].split("=")
+        if sides[-1].rstrip()[-1:] in tuple("+-*/^:") or not (_may_equal(sides[0], question) or not question):
+            return False
+        lead = lead[: formula.start()]
     before, after = _stems(lead), _stems(tail)
     if not question:
-        known = _EMPTY | _QUANTITIES
-        return all(w in known or not re.search(r"[^\W\d_]{2}", w) or w[0] == "\\" for w in before + after)
-    while before and ("=" in before[-1] or before[-1].startswith("\\")):
-        name = before[-1].rstrip("=")
-        if name in unknowns(question) and not is_asked(name, question):
-            return False
-        before = before[:-1]
+        return all(
+            w in _EMPTY | _QUANTITIES or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w))
+            for w in before + after
+        )
     said = clean(value)
     measured = said[:1] in ("$", "€", "£", "¥") or split_unit(said) is not None
     return any(_states(before, after, clause, measured, by_fact) for clause in _clauses(question, by_fact))
 
 
+def _may_equal(name: str, question: str) -> bool:
+    """Whether ``name`` is asked for or has none of the question's letters."""
+    said, given = (unknowns(text).union(*re.findall(r"\b[A-Z]{2,4}\b", text)) for text in (name, question))
+    return said.isdisjoint(given) or is_asked(name.strip(" $&"), question)
+
+
 def _states(before: tuple[str, ...], after: tuple[str, ...], clause: _Clause, measured: bool, by_fact: bool) -> bool:
-    whole = _WHOLE if _SHARES.isdisjoint(clause.stems) or not _WHOLE.isdisjoint(clause.stems) else frozenset[str]()
-    empty = (_EMPTY | _TASKS | whole) - (_NOW if clause.auxiliary in _NOT_NOW else frozenset())
-    pronouns = _PRONOUNS - (_EMPTY & clause.stems)
-    lead = tuple(s for s in before if s not in empty or (s == before[0] and s in pronouns))
-    tail = tuple(s for s in after if s not in empty - {"number"} or (s == after[0] == "both"))
-    if lead[-1:] in (("for",), (clause.preposition,)):  # for 6 hours
+    empty = _EMPTY | _TASKS | (_OPTIONAL & clause.stems)
+    lead = tuple(s for s in before if s not in empty)
+    tail = tuple(s for s in after if s not in empty)
+    if lead[:2] == ("number", "of") and "many" in clause.stems:
+        lead = lead[2:]
+    placed = ("in", "on", "at") if clause.stems & _PLACED else ("for",) if clause.stems & {"many", "long"} else ()
+    if lead and lead[-1] in (clause.preposition, *placed):  # for 6 hours
         lead = lead[:-1]
-    if before[-1:] in (("in",), ("for",)) and not by_fact and not (lead and clause.stems & {"many", "long"}):
+    elif clause.preposition == "by":
         return False
-    if after[:1] == ("of",) and "of" not in clause.stems:
-        return False  # 6 of the pens
     noun, head = (tuple(s for s in part if not (measured and s in _UNITS)) for part in (clause.noun, clause.head))
-    if (
-        whole
-        and noun
-        and noun in (lead, tail)
-        and _WHOLE.isdisjoint(clause.stems)
-        and not _WHOLE.isdisjoint(before + after)
-    ):
-        return False  # of "how many are left", all
+    verbs = _BEING.intersection(before + after)
+    if clause.auxiliary in _BEING and verbs and (clause.auxiliary in _PAST) == verbs.isdisjoint(_PAST):
+        return False  # at another time
+    ending = not measured and tail == noun[-len(tail) :] if by_fact else "many" in clause.stems
     if (not tail and lead in ((), noun, ("it",))) or (not lead and tail in (noun, head)):
         return True
-    if not lead and (tail == noun[-len(tail) :] if by_fact else "many" in clause.stems and tail in clause.statements):
+    if not lead and ending and (by_fact or tail in clause.statements):
         return True
-    passive = any(stem in _BEING for stem in (*before[:-1], *after))
-    if clause.auxiliary in _DOING and passive and _BEING.isdisjoint(clause.stems):
+    if clause.auxiliary in _DOING and not _BEING.isdisjoint(before[:-1] + after) and _BEING.isdisjoint(clause.stems):
         return False  # who did it and to whom
-    verbs = _BEING.intersection(before + after)
-    if (
-        "old" in clause.noun
-        and clause.auxiliary in _BEING
-        and verbs
-        and (clause.auxiliary in _PAST) == verbs.isdisjoint(_PAST)
-    ):
-        return False  # another age
-    linked = passive or not _BEING.isdisjoint(before[-1:]) or (not clause.noun and "what" in clause.stems)
-    if clause.auxiliary in _BEING and not linked:
-        return False
     if clause.auxiliary in _MODALS:
         if clause.auxiliary not in lead + tail:
             return False

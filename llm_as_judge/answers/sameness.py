@@ -18,7 +18,7 @@ _CASELESS = re.compile(r"no|[a-z]{3,}(?: [a-z]+)*")
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
 _OF_X = re.compile(r"[fgh]\([a-z]\)")
 #: Sets of brackets, one of each side, whose items may come in any order.
-_UNORDERED = ({"{}"}, {"{}", "±"}, {"±"}, {"∪"}, {"&"}, {"&", "±"}, {"&", "{}"}, {"", "±"})
+_UNORDERED = ({"{}"}, {"{}", "±"}, {"±"}, {"∪"}, {"&", "±"}, {"&", "{}"}, {"", "±"})
 
 
 def same(a: Value, b: Value) -> bool:

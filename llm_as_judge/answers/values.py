@@ -19,6 +19,7 @@ _DEEPEST = 12  # nested brackets
 _MOST_SIGNS = 12  # relations and unions
 _MOST_ITEMS = 40
 _MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
+_DASH = re.compile(r"\W*[-\u2013\u2212] +\d")  # rather a dash than a sign
 _THOUSANDS = re.compile(r"(?<=[$€£¥])\d{1,3}(?:,\d{3})+(?!\d)")
 _RATIO_IN_WORDS = re.compile(r"\d+(?: to \d+)+")
 _ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
@@ -63,7 +64,8 @@ class Value:
 
 def read(text: str) -> Value:
     """``text`` as the first type that fits; text that is too long or too deeply nested is equal to nothing."""
-    if len(text) > _LONGEST or max(_depths(text)) > _DEEPEST or len(_SIGNS.findall(text)) > _MOST_SIGNS:
+    long = len(text) > _LONGEST or len(_SIGNS.findall(text)) > _MOST_SIGNS
+    if long or max(_depths(text)) > _DEEPEST or _DASH.match(text):
         return Value("")
     plain = _THOUSANDS.sub(lambda amount: amount.group().replace(",", ""), clean(text))
     if _RATIO_IN_WORDS.fullmatch(plain):
@@ -192,6 +194,8 @@ def _related(plain: str) -> Value | None:
 def _interval(name: str, low: Value, high: Value, signs: str) -> Value | None:
     """``a < x ≤ b``; the signs are those on the left and on the right."""
     if any(end.items or end.relation or end.name or end.tree is None for end in (low, high)):
+        return None
+    if low.number is not None and high.number is not None and low.number >= high.number:
         return None
     brackets = ("[" if signs[0] in "≤≥" else "(") + ("]" if signs[1] in "≤≥" else ")")
     return Value(f"{name}:{low.text}{signs}{high.text}", tight(name), items=(low, high), brackets=brackets)

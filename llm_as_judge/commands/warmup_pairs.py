@@ -1,13 +1,13 @@
 """Training pairs of ``llm-as-judge warmup``: prompts as in training, each with a workflow to be written for it."""
 
 import itertools
+import re
 from functools import partial
 from pathlib import Path
 from random import Random
 
 import msgspec
 
-from llm_as_judge.answers.extraction import last_sentence
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import DataError
@@ -95,7 +95,7 @@ class Pairs:
 
 def _asked(question: Question) -> str:
     """The last sentence of the problem on one line, or the last words of a long one."""
-    return " ".join(last_sentence(question.text.rstrip()).split()[-_ASKED_WORDS:])
+    return " ".join(re.split(r"(?<=[^A-Z][.?!])\s+", question.text.rstrip())[-1].split()[-_ASKED_WORDS:])
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

@@ -45,7 +45,7 @@ MATHS_RIGHT = [
     (r"\frac{7}{4} \approx 1.75", "7/4"), (r"\sqrt{2} \approx 1.414", r"\sqrt{2}"),
     (r"x = \frac{1}{3} \approx 0.333", r"\frac13"), ("The value is $5$.", "5"), ("Answer:\n\\[\n9\n\\]", "9"),
     ("#### 9\n", "9"),
-    (r"The matrix is $\begin{bmatrix}1&2\\3&4\end{bmatrix}$", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
+    (r"The value is $\begin{bmatrix}1&2\\3&4\end{bmatrix}$", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
     (r"\left[\begin{array}{cc}1&2\\3&4\end{array}\right]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"),
     ("|AB| = 7", "7"),
     ("Area = 7", "7"), ("[[1, 2], [3, 4]]", r"\begin{pmatrix}1&2\\3&4\end{pmatrix}"), ("C(8,3) = 56", "56"),
@@ -64,6 +64,7 @@ QA_RIGHT = [
 ]  # fmt: skip
 #: Not read by their form, right or wrong: the LLM judge decides.
 MATHS_UNDECIDED = [
+    ("We subtract.\n\n6", "6"),
     (r"15 \text{ marbles}", "15"), ("So the pair $(x, y)$ that solves it is $(3, 8)$.", "(3, 8)"),
     (r"\boxed{9}. Note that 10 is too large.", "9"), ("<answer>9</answer>\n\nI checked it twice.", "9"),
     (r"6\pi \text{ cm}", r"7\pi"), (r"6\pi m", r"6\pi"), (r"x \text{ cm}", "x"), (r"\$6\pi", r"6\pi"),
@@ -213,7 +214,7 @@ RIGHT_WITH_QUESTION = [
     ("Simplify it.", "The expression simplifies to 5.", "5"),
     ("How many of the people were adults?", "6 of the people were adults.", "6"), (LEGS, "There are 6 legs left.", "6"),
     (LEGS, r"Thus, the number of legs left is $\boxed{6}$.", "6"), (LEGS, "8 - 2 = 6\n\n**Answer: 6**", "6"),
-    (LEGS, r"There are \boxed{6} legs.", "6"), (LEGS, "We subtract.\n\n6", "6"),
+    (LEGS, r"There are \boxed{6} legs.", "6"), (LEGS, "We get 8 - 2.\n\nFinal answer\n\n6", "6"),
     ("How long is it in km?", "6 km", "6"),
     ("Compute it.", r"\log_2(8) = 3", "3"), ("Compute it.", r"\sin(\frac{\pi}{2}) = 1", "1"), ("", "x²", "x^2"),
     ("", "3x² + 2x", "3x^2+2x"), ("", "−½", r"-\frac12"), ("", "2½", "5/2"), ("", "1 to 2", "1:2"),
@@ -375,6 +376,89 @@ QA_WRONG_WITH_QUESTION = [
     (LEGS, "6 km", "6"), (LEGS, '6"', "6"), (LEGS, "6'", "6"), ("When?", "$1945", "1945"),
     ("When?", "5 July 1776", "July 4, 1776"),
 ]  # fmt: skip
+BUS = "A bus has 31 passengers. 14 get off and 5 get on. How many passengers are on the bus now?"
+ROOT = "What is the larger root of $x^2 - 11x + 24 = 0$?"
+CENTER = "Find the center of the circle $x^2 + y^2 - 6x + 4y = 12$."
+GAS = "What gas do plants take in?\nA. oxygen\nB. nitrogen\nC. carbon dioxide\nD. helium"
+SUNK = "In what year did the Titanic sink?"
+DESSERT = "Ann baked 20 cookies and ate 8. How many cookies did Ann not eat?"
+#: Kind of mistake, domain, question, references, and replies that do not certainly state one of them.
+HOSTILE: list[tuple[str, Domain, str, list[str], list[str]]] = [
+    ("rejected before a tag", "math", BUS, ["22"], [
+        "The answer is definitely not <answer>22</answer>", "I reject #### 22", "A typical wrong answer:\n#### 22"]),
+    ("rejected around a boxed letter", "qa", GAS, ["C", "C. carbon dioxide", "carbon dioxide"], [
+        r"It is definitely not \boxed{C}", r"\boxed{C} \text{ is wrong; it is } \text{A}", "The answer is ~~C~~."]),
+    ("several values", "math", BUS, ["22"], [
+        "21\n22", "Either 22 or 27.\n\n" + r"\boxed{22}",
+        "There are 27 passengers.\n\n27 - 5 = 22", r"<answer>17</answer>" + "\n\n" + r"\boxed{22}"]),
+    ("several roots", "math", ROOT, ["8"], ["* $3$\n* $8$", r"1. \boxed{3}" + "\n" + r"2. \boxed{8}", "x = 3\nx = 8"]),
+    ("several facts", "qa", SUNK, ["1912"], [
+        "Answer: 1910\nAnswer: 1912", "It sank in 1911.\nIt sank in 1912.", "The answer is 1910. The answer is 1912."]),
+    ("a heading that rejects", "math", BUS, ["22"], [
+        "**Common mistake**\n\n22", "## Attempt 1 (discarded)\n22", "错误答案：\n22", "La réponse refusé\n22"]),
+    ("a sentence without the value", "math", BUS, ["22"], [
+        r"Here is a common mistake. \boxed{22}", r"Which number do careless readers give?" + "\n\n" + r"\boxed{22}",
+        r"There are at min. \boxed{22}"]),
+    ("no equals sign", "math", BUS, ["22"], [r"n >= \boxed{22}", r"n = not \boxed{22}", r"n += \boxed{22}"]),
+    ("words in a formula", "math", BUS, ["22"], [
+        r"$\text{Wrong answer} = \boxed{22}$", r"\[ \text{passengers who left} = \boxed{22} \]"]),
+    ("counted values", "math", "How many values of x satisfy x^2 = 4?", ["2"], ["x = 2", r"Thus $x = \boxed{2}$."]),
+    ("a given name", "math", "What is x when y is 7?", ["5"], ["y = 5", r"$y = \boxed{5}$"]),
+    ("an unknown name", "math", "O is the center of rectangle ABCD. What is the area of triangle BCD?", ["12"], [
+        "AO = 12", "W = 12"]),
+    ("a name of the condition", "math", "For which values of $k$ does $x^2 + kx + 1 = 0$ have two real roots?", [
+        r"(-\infty,-2)\cup(2,\infty)"], ["x < -2 or x > 2"]),
+    ("nested words", "math", "What is the square of the sum of the roots of x^2 - 5x + 6?", ["25"], [
+        "The sum of the squares is 25."]),
+    ("prepositions", "qa", "Who invested in Google?", ["Sequoia"], ["Google invested in Sequoia."]),
+    ("a pronoun for not", "math", DESSERT, ["12"], ["She ate 12 cookies.", r"She ate \boxed{12} cookies."]),
+    ("a pronoun for a verb", "qa", "In which year did the company stop selling phones?", ["2013"], [
+        "It sold phones in 2013.", "It did sell phones in 2013."]),
+    ("words cut", "qa", "Who never married Henry VIII?", ["Anne Askew"], ["Anne Askew married Henry VIII."]),
+    ("agent and patient", "qa", "Abel was killed by whom?", ["Cain"], ["Abel killed Cain.", "He killed Cain."]),
+    ("a total", "math", "Ben has 19 stamps and Cora 12. How many more stamps does Ben have?", ["7"], [
+        "The total is 7.", "Total: 7"]),
+    ("all of those left", "math", "Of 40 birds, 12 fly away. How many birds are left?", ["28"], ["28 birds in all"]),
+    ("another time", "qa", "Who is the mayor?", ["Al Fox"], ["Al Fox was the mayor."]),
+    ("notes", "math", "How many notes does the second song have?", ["6"], ["Not 6.", "The answer is not 6."]),
+    ("another unit in words", "math", "What is the length of the rope in meters if it is 12 feet long?", ["6"], [
+        "The length in feet is 6.", "It is 6 in inches."]),
+    ("the unit of another", "math", "How many feet long is the wall whose length in yards is 4?", ["12"], ["12 yards"]),
+    ("an unknown unit", "math", "How much does it cost in rupees?", ["600"], ["$600", "600 cents"]),
+    ("a unit of another quantity", "qa", "How long is the bridge?", ["300"], ["300 seconds"]),
+    ("a conclusion of words", "math", BUS, ["22"], [
+        r"A naive solver subtracts 9, so \boxed{22}", r"The old key counts one stop, so the answer is \boxed{22}"]),
+    ("two that are asked", "math", "The integers m and n satisfy m - n = 6. What are m and n?", ["8, 2"], [
+        "2, 8", "2 and 8"]),
+    ("two nouns", "math", "Find the numbers of boys and girls.", ["12 and 7"], [
+        "7 and 12", "12 or 7", r"\boxed{12} or \boxed{7}"]),
+    ("respectively", "math", "Find the coordinates of A and B, respectively.", ["(1,2), (3,4)"], ["(3,4), (1,2)"]),
+    ("no interval", "math", CENTER, ["(3,-2)"], ["3 < x < -2"]),
+    ("a word of the reference", "math", "How many people live there?", [r"5\text{ million}"], ["5", "5 people"]),
+    ("a unit of the reference", "math", "Compute $(1+2i)(3-i)$.", [r"5+5\mathrm{i}"], ["10", "5+5"]),
+    ("a code", "qa", "What is Bond's code number?", ["007"], ["7", "seven", "7.0"]),
+    ("a version", "qa", "Which version introduced match statements?", ["3.10"], ["3.1", "It is 3.1."]),
+    ("several letters", "qa", GAS, ["C", "C. carbon dioxide", "carbon dioxide"], [
+        "Answer: A\nAnswer: C", "Which one is wrong? C", "It is A vs. C", "A. It is carbon dioxide."]),
+    ("echoed options", "qa", "What is 17 + 26?\nA. 33\nB. 42\nC. 43", ["C", "C. 43", "43"], ["A. 33\nB. 42\nC. 43"]),
+    ("no factors", "math", "What is the prime factorization of 84?", [r"2^2 \cdot 3 \cdot 7"], ["84", r"\boxed{84}"]),
+    ("no power", "math", "Write 32 as a power of 2.", ["2^5"], ["32", "16*2"]),
+    ("a form", "math", "Write $x^2-6x+14$ in vertex form.", ["(x-3)^2+5"], ["14 - 6x + x^2"]),
+    ("a mantissa", "math", "Write 0.000072 in scientific notation.", [r"7.2 \times 10^{-5}"], [r"0.72 \times 10^{-4}"]),
+    ("a myth", "qa", CAPITAL, ["Paris"], ["The following is a myth. The capital of France is Paris."]),
+    ("a dash", "math", "What is the $y$-intercept of the line?", ["-5"], ["Answer – 5", "Solution:\n- 5"]),
+]  # fmt: skip
+#: Right replies of the same kinds.
+NATURAL: list[tuple[Domain, str, list[str], list[str]]] = [
+    ("math", "A coat that costs $80 is sold for $68. By what percent was it reduced?", ["15"], [
+        "15%", "It was reduced by 15%."]),
+    ("math", BUS, ["22"], [
+        "<answer>22 passengers</answer>", "It's 22.", "31 - 14 + 5 = 22 passengers are left\n#### 22",
+        "She counts 22 passengers\n\n" + r"\boxed{22}"]),
+    ("math", ROOT, ["8"], ["x = 8", r"\boxed{x = 8}", "The roots are 3 and 8, so x = 8."]),
+    ("qa", GAS, ["C", "C. carbon dioxide", "carbon dioxide"], [
+        "I would choose C.", "C - carbon dioxide", "They take in carbon dioxide.\n\n**C**", r"\boxed{C}"]),
+]  # fmt: skip
 GOLDS = [r"\boxed{42}", r"$\boxed{42}$", "#### 42", "The answer is 42", "6*7 = 42\n#### 42", r"so $\boxed{42}$."]
 
 
@@ -415,6 +499,16 @@ def test_a_number_with_other_words_is_undecided() -> None:
     assert not [text for text in said if compare(text, ["6"], "math", LEGS) == "same"]
     for gold, said in (("6%", ["6 per mille", "6 times", "600%"]), ("$6", ["6 dollars each", "$6 per kg", "6 cents"])):
         assert not [text for text in said if matches(text, [gold], "math")]
+
+
+def test_each_kind_of_hostile_reply_is_undecided_and_the_references_themselves_are_accepted() -> None:
+    wrong = []
+    for kind, domain, question, golds, replies in HOSTILE:
+        wrong += [(kind, reply) for reply in replies if matches(reply, golds, domain, question)]
+        wrong += [] if matches(golds[0], golds, domain, question) else [(kind, golds[0])]
+    for domain, question, golds, replies in NATURAL:
+        wrong += [("right", reply) for reply in replies if not matches(reply, golds, domain, question)]
+    assert not wrong
 
 
 def test_an_answer_that_is_not_the_replys_own_is_undecided() -> None:
