@@ -107,7 +107,7 @@ check: setup  ## lint, formatting, types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-gpu: setup  ## test this machine's GPU: tests, a 7B update, five training steps
+gpu: peers  ## test this machine's GPU: tests, a 7B update, five training steps
 	@$(BIN)/llm-as-judge selftest --device cuda:0 $(ARGS)
 
 bench: peers  ## measure our parts against their peers: one table of claims, also in docs/reports/performance.md

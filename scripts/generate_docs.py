@@ -136,15 +136,16 @@ def _operator(name: str) -> str:
 
 
 class _Listener:
-    """Notes the prompts that an operator sends; its empty replies and failing runs make it send them all."""
+    """Notes the prompts that an operator sends; replies that fail, and failing runs, make it send them all."""
 
     def __init__(self) -> None:
         self.prompts: list[str] = []
 
     async def chat(self, prompt: str) -> Exchange:
+        prompt = prompt.replace("ENTRY_POINT", "{entry_point}")
         if prompt not in self.prompts:
             self.prompts.append(prompt)
-        return Exchange(prompt, "", "stop", 0, 0, 0.0, 0.0)
+        return Exchange(prompt, "```python\n{program}\n```", "stop", 0, 0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -164,13 +165,13 @@ async def _prompts(name: str) -> list[str]:
     for parameter in catalog.signature(catalog.OPERATORS[name]).parameters.values():
         kind = catalog.type_word(parameter)
         if kind == "str":
-            arguments[parameter.name] = f"{{{parameter.name}}}"
+            arguments[parameter.name] = "ENTRY_POINT" if parameter.name == "entry_point" else f"{{{parameter.name}}}"
         elif kind.startswith("list"):
             arguments[parameter.name] = ["{first solution}", "{second solution}"]
-    question = Question("docs", "{problem}", "code", public_tests=("assert {test}",))
+    question = Question("docs", "{problem}", "code", public_tests=("assert ENTRY_POINT(2) == 4",))
     await catalog.OPERATORS[name](Toolbox(listener, run_code, question))(**arguments)
     prompts = listener.prompts
-    return prompts if name != "Test" else prompts[:1]  # the next ones repair the empty replies
+    return prompts if name != "Test" else prompts[:1]  # the next ones repair the replies
 
 
 def render(page: str) -> str:
