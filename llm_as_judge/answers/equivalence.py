@@ -20,6 +20,7 @@ from llm_as_judge.answers.extraction import (
     closing_sentence,
     disputed,
     last_boxed,
+    last_mark,
     letter,
     statement,
     supports,
@@ -103,20 +104,20 @@ def compare(
     question: str = "",
     *,
     cut_off: bool = False,
-    any_box: bool = False,
+    any_mark: bool = False,
     effort_s: float = algebra.EFFORT_CPU_S,
 ) -> Comparison:
     """Whether the answer, or what its reply states, is one of the references. Never raises.
 
     With the ``question``, a formula copied from it is not an answer, units must be those asked for, and lists may
     come in any order if all solutions are asked for. Of a ``cut_off`` reply only a closed box or tag counts. With
-    ``any_box`` the last box of a maths reply counts whatever surrounds it, as in MATH's own script; use it only if no
-    model decides what is undecided. All proofs together get ``effort_s`` of processor time; with 0 only what takes
-    none is accepted.
+    ``any_mark`` the last box, tag or ``####`` line of a maths reply counts whatever surrounds it, as in the scripts of
+    MATH and GSM8K; use it only if no model decides what is undecided. All proofs together get ``effort_s`` of
+    processor time; with 0 only what takes none is accepted.
     """
     with algebra.effort(effort_s) as effort:
         try:
-            accepted = _accepted(answer, references, domain, question, cut_off, any_box)
+            accepted = _accepted(answer, references, domain, question, cut_off, any_mark)
         except (RecursionError, MemoryError):
             return "undecided"
     return "same" if accepted else "unproved" if effort.gave_up else "undecided"
@@ -128,15 +129,15 @@ def matches(answer: str, references: Sequence[str], domain: Domain, question: st
 
 
 def _accepted(
-    answer: str, references: Sequence[str], domain: Domain, question: str, cut_off: bool, any_box: bool
+    answer: str, references: Sequence[str], domain: Domain, question: str, cut_off: bool, any_mark: bool
 ) -> bool:
     if domain == "code":
         return any(equivalent(answer, reference, domain) for reference in references)
     if is_error(answer):
         return False
     said = _readings(answer, domain, question, cut_off)
-    if any_box and domain == "math" and (box := last_boxed(visible(answer))) is not None:
-        said = (*said, box)
+    if any_mark and domain == "math" and (marked := last_mark(answer)) is not None:
+        said = (*said, marked)
     for reference in references:
         wanted = letter(reference)
         if not cut_off and wanted and chosen_option(answer, question) == wanted:

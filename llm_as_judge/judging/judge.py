@@ -40,8 +40,8 @@ class Judge:
     """``hybrid``: rules, then the LLM; ``llm``: no rules; ``rules``: no model.
 
     Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. With
-    ``official`` the last box of a maths reply counts wherever it is, as in MATH's own script: for evaluations, never
-    for rewards. Raises ``ConfigError`` if a mode lacks its model.
+    ``official`` the last box, tag or ``####`` line of a maths reply counts wherever it is, as in the scripts of MATH
+    and GSM8K: for evaluations, never for rewards. Raises ``ConfigError`` if a mode lacks its model.
     """
 
     def __init__(
@@ -89,7 +89,9 @@ class Judge:
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
         """Whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
-        ask = partial(compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_box=self._official)
+        ask = partial(
+            compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_mark=self._official
+        )
         said = ask(effort_s=0)
         if said == "unproved":
             said = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask)

@@ -59,12 +59,13 @@ async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() 
     hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes in part")
     assert squad.correct is False and squad.score is not None and squad.score > 0
     assert hotpot.score == 0.0
-    # As in MATH's own script; in training such a reply is undecided and the model decides.
-    reply = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
+    # As in the scripts of MATH and GSM8K; in training such a reply is undecided and the model decides.
+    boxed = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
     of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
-    assert (await Judge(RULES_ONLY, official=True).verdict(of, reply)).correct is True
-    assert (await Judge(RULES_ONLY).verdict(of, reply)).correct is False
-    assert matches(reply, ["12"], "math", of.question.text) is False
+    for reply in (boxed, "How many are left?\n#### 12"):
+        assert (await Judge(RULES_ONLY, official=True).verdict(of, reply)).correct is True
+        assert (await Judge(RULES_ONLY).verdict(of, reply)).correct is False
+        assert matches(reply, ["12"], "math", of.question.text) is False
 
 
 async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored() -> None:
