@@ -78,6 +78,8 @@ def equivalent(a: str, b: str, domain: Domain) -> bool:
 def _same_text(a: str, b: str) -> bool:
     if is_no_answer(a) or is_no_answer(b):
         return is_no_answer(a) and is_no_answer(b)
+    if a.casefold() == b.casefold():
+        return True
     x, y = quantity(a), quantity(b)
     if x is not None and y is not None:  # the edges of ".5" must stay
         return same(x, y)

@@ -42,6 +42,7 @@ _SENTENCE_END = re.compile(
     r"(?:(?<!\b[A-Z])\.|\?|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。\s*|(?<![,:：\s\[(*])\**\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
+_NUMBERING = re.compile(r"^[^\w\n]{0,3}\d{1,2}[.)] (?=\S)", re.MULTILINE)  # of a list's items
 _COMPLETE = re.compile(r"[.!。)](?:[\"'*\]$]|\\[)\]])*\s*\Z")
 _CONCLUDING = re.compile(
     r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?"
@@ -107,7 +108,7 @@ def statement(text: str, domain: Domain, question: str = "") -> str | None:
 def disputed(value: str, before: str, question: str) -> bool:
     """Whether a mark or a sentence of what a reply says ``before`` states another value."""
     others = [content for _, _, content in _marks(before)]
-    for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(before)):
+    for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(_NUMBERING.sub("", before))):
         label = _QA_LEAD.match(said)
         if label and label.group(1):
             others.append(said[label.end() :])

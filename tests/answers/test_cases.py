@@ -454,7 +454,9 @@ NATURAL: list[tuple[Domain, str, list[str], list[str]]] = [
         "15%", "It was reduced by 15%."]),
     ("math", BUS, ["22"], [
         "<answer>22 passengers</answer>", "It's 22.", "31 - 14 + 5 = 22 passengers are left\n#### 22",
-        "She counts 22 passengers\n\n" + r"\boxed{22}"]),
+        "She counts 22 passengers\n\n" + r"\boxed{22}",
+        "1. At first 31.\n2. Then 31 - 14 = 17.\n3. Now 17 + 5 = 22.\n\n" + r"\boxed{22}"]),
+    ("qa", "Context: Jo opened a bakery in Leith. Question: What did Jo open?", ["a bakery"], ["A bakery"]),
     ("math", ROOT, ["8"], ["x = 8", r"\boxed{x = 8}", "The roots are 3 and 8, so x = 8."]),
     ("qa", GAS, ["C", "C. carbon dioxide", "carbon dioxide"], [
         "I would choose C.", "C - carbon dioxide", "They take in carbon dioxide.\n\n**C**", r"\boxed{C}"]),
