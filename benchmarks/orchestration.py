@@ -33,6 +33,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.events import StepReport
 from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.report import device_seconds
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Completion
@@ -110,8 +111,7 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
 
         def step_done(report: StepReport) -> None:
             cpu, load = time.thread_time(), services.clients["executor"].load()
-            device = sum(spent for phase, spent in report.seconds.items() if phase != "execute")
-            marks.append((time.monotonic(), device, cpu, load.requests))
+            marks.append((time.monotonic(), device_seconds(report.seconds), cpu, load.requests))
 
         parts = TrainerParts(
             policy=author.policy,

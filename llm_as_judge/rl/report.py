@@ -45,9 +45,10 @@ class Timer:
 
         return run
 
-    @property
-    def device_s(self) -> float:
-        return sum(seconds for name, seconds in self.seconds.items() if name != "execute")
+
+def device_seconds(phases: Mapping[str, float]) -> float:
+    """Seconds of work on the device, of a step's seconds by phase: only ``execute`` waits for workflows."""
+    return sum(seconds for name, seconds in phases.items() if name != "execute")
 
 
 class Meter:
@@ -60,7 +61,7 @@ class Meter:
     def read(self) -> dict[str, float]:
         """Fields of ``StepReport``."""
         seconds = time.perf_counter() - self._start
-        use = {"device_busy": self._timer.device_s / seconds}
+        use = {"device_busy": device_seconds(self._timer.seconds) / seconds}
         if self._load is not None:
             now, before = self._load(), self._before
             requests = now.requests - before.requests
