@@ -111,7 +111,6 @@ def address(shared: Path) -> Iterator[str]:
 @pytest.fixture
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries of endpoints in this process wait a hundredth of a second at first, not half a second."""
-    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     monkeypatch.setattr("llm_as_judge.llm.transport._BACKOFF_S", 0.01)
 
 

@@ -82,7 +82,7 @@ class LLMClient:
     """``ChatModel`` over HTTP. Raises ``ConfigError`` for a bad address."""
 
     def __init__(self, config: EndpointConfig) -> None:
-        from llm_as_judge.llm.transport import Transport  # here: it imports openai, which is slow
+        from llm_as_judge.llm.transport import Transport  # here: it imports aiohttp, which is slow
 
         self.config = config
         self.usage = Usage()

@@ -1,23 +1,25 @@
-"""JSON over HTTP to one OpenAI-compatible server, on ``openai.AsyncOpenAI``: for executor, judge and policy server.
+"""JSON over HTTP to one OpenAI-compatible server, on ``aiohttp``: for executor, judge and policy server.
 
-The library retries temporary failures (connection, time-out, 408, 409, 429, 5xx; it respects ``Retry-After``) and reads
-the proxy settings. Added here: a limit on the requests in flight (``places``), on the size and on the total time of a
-reply, another attempt when a reply cannot be read, and errors that name address, cause and cure, but no key. Nothing is
-streamed. Importing ``openai`` takes half a second: import this module only where a client is opened.
+Temporary failures (connection, time-out, 408, 409, 429, 5xx, a reply that cannot be read) are retried after
+``Retry-After`` or a growing wait, as by the ``openai`` library, which takes nine times the CPU. There are limits on the
+requests in flight (``places``), on the size and on the total time of a reply; errors name address, cause and cure, but
+no key. Nothing is streamed.
 """
 
 import asyncio
+import itertools
 import json
 import logging
 import random
 import re
 import time
 from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import httpx2
-import openai
+import aiohttp
 
 from llm_as_judge.config.endpoints import ServerConfig
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused
@@ -30,6 +32,7 @@ T = TypeVar("T")
 #: Default limit of a reply in bytes: sampled token ids with their log-probabilities are long.
 _LONGEST_REPLY = 64 << 20
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 8.0
+_LONGEST_RETRY_AFTER_S = 60.0
 _RESTART_WAIT_S = 2.0
 _LOCAL = ("127.0.0.1", "localhost", "::1")  # hosts that are reached without a proxy
 _QUOTED_CHARS = 300
@@ -59,50 +62,12 @@ class Unreadable(Exception):
     """Raised by ``parse`` for a body that is not the expected reply; the request is sent again."""
 
 
-class _TooLong(httpx2.RequestError):
-    """The reply exceeds the limit on its size."""
+class _Failure(Exception):
+    """An attempt without a reply; ``wait_s`` is what the server asks for before the next one."""
 
-
-class _BoundedClient(httpx2.AsyncClient):
-    """HTTP client that limits the total time and the size of a reply; httpx limits only the time between two chunks.
-
-    It sees every attempt of the library, and tells ``places`` which of them overloaded the server.
-    """
-
-    def __init__(self, places: Places, timeout_s: float, longest: int, **options: Any) -> None:
-        super().__init__(timeout=timeout_s, follow_redirects=True, **options)
-        self._places, self._timeout_s, self._longest = places, timeout_s, longest
-
-    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        begun = time.monotonic()
-        try:
-            response = await asyncio.wait_for(self._read(request, options), self._timeout_s)
-        except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            self._places.overloaded(begun)
-            raise httpx2.ReadTimeout("total time", request=request) from error
-        if response.status_code == 429:
-            self._places.overloaded(begun)
-        elif response.is_success:
-            self._places.answered()
-        return response
-
-    async def _read(self, request: httpx2.Request, options: Mapping[str, Any]) -> httpx2.Response:
-        response = await super().send(request, **{**options, "stream": True})
-        body = bytearray()
-        try:
-            async for chunk in response.aiter_bytes(1 << 16):
-                body += chunk
-                if len(body) > self._longest:
-                    raise _TooLong(f"the reply has more than {self._longest:,} bytes", request=request)
-        finally:
-            await response.aclose()
-        # A new response without the headers that say how to decode the body: it is decoded already, and is UTF-8.
-        headers = {}
-        if retry_after := response.headers.get("retry-after"):
-            headers["retry-after"] = _spread(retry_after)
-        if response.status_code == 429 and _QUOTA.search(_text(body)):
-            headers["x-should-retry"] = "false"
-        return httpx2.Response(response.status_code, headers=headers, content=bytes(body), request=request)
+    def __init__(self, what: str, cause: Cause, *, temporary: bool = True, wait_s: float | None = None) -> None:
+        super().__init__(what)
+        self.cause, self.temporary, self.wait_s = cause, temporary, wait_s
 
 
 class Transport:
@@ -122,7 +87,7 @@ class Transport:
         self.answered = answered
         self.places = Places(config.concurrency)
         self._restart_s, self._longest = restart_s, longest
-        self._client: openai.AsyncOpenAI | None = None
+        self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "Transport":
         return self
@@ -132,9 +97,9 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
         return await self.post(path, None, parse, who)
@@ -145,81 +110,81 @@ class Transport:
         Raises ``RequestRefused``, ``PromptTooLong`` or, for any other cause, ``ProviderError``.
         """
         where = f"{self.root}{f' ({who})' if who else ''}"
-        unreadable, given_up = 0, time.monotonic() + self._restart_s
+        # Encoded with escapes: model text may contain lone surrogates.
+        data = None if body is None else json.dumps(body).encode()
+        given_up = time.monotonic() + self._restart_s
         while True:
             try:
                 async with self.places.one():
-                    reply = await self._send(path, body, where)
-                self.answered = True
-                return parse(reply.decode())
-            except (Unreadable, UnicodeDecodeError) as error:
-                unreadable += 1
-                if unreadable > self.config.max_retries:
-                    raise self._error(where, f"{error}: {self._quote(reply)}", "reply", unreadable) from error
-                wait = min(_BACKOFF_S * 2 ** (unreadable - 1), _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
+                    return await self._reply(path, data, parse, where)
             except ProviderError as error:
                 if error.cause != "connection" or not self.answered or time.monotonic() > given_up:
                     raise
                 logger.info("%s; waiting for the server to come back", error)
-                wait = _RESTART_WAIT_S
-            await asyncio.sleep(wait)
+            await asyncio.sleep(_RESTART_WAIT_S)
 
-    async def _send(self, path: str, body: Mapping[str, Any] | None, where: str) -> bytes:
-        """The body of one reply, after the library's retries."""
-        client = self._connected()
-        try:
-            if body is None:
-                response = await client.get(path, cast_to=httpx2.Response)
-            else:  # serialised here: the library cannot encode lone surrogates
-                response = await client.post(path, cast_to=httpx2.Response, content=json.dumps(body).encode())
-            return response.content
-        except openai.APITimeoutError as error:
-            what = f"no reply within timeout_s = {self.config.timeout_s:g} s"
-            raise self._error(where, what, "timeout", _attempts(error)) from error
-        except openai.APIConnectionError as error:
-            reason = error.__cause__
-            if isinstance(reason, _TooLong):
-                raise self._error(where, str(reason), "reply", _attempts(error)) from error
-            refused = isinstance(reason, httpx2.ConnectError)
-            what = (
-                f"no connection ({reason})" if refused else f"the reply broke off ({type(reason).__name__}: {reason})"
-            )
-            raise self._error(where, what, "connection", _attempts(error)) from error
-        except openai.APIStatusError as error:
-            content = error.response.content
-            what = f"HTTP {error.status_code}: {self._quote(content)}"
-            cause = _cause(error.status_code, _text(content))
-            raise self._error(where, what, cause, _attempts(error)) from error
-
-    def _error(self, where: str, what: str, cause: Cause, attempts: int) -> ProviderError:
-        kind = {"request": RequestRefused, "context": PromptTooLong}.get(cause, ProviderError)
-        tries = f" (after {attempts} attempts)" if attempts > 1 else ""
-        return kind(f"{where}: {what}{tries}; {_CURES[cause]}", cause)
-
-    def _connected(self) -> openai.AsyncOpenAI:
-        if self._client is None:
-            config = self.config
+    async def _reply(self, path: str, data: bytes | None, parse: Callable[[str], T], where: str) -> T:
+        """The reply to a request that is sent again after temporary failures, at most ``max_retries`` times."""
+        for attempt in itertools.count(1):
+            begun = time.monotonic()
             try:
-                http = _BoundedClient(
-                    self.places,
-                    config.timeout_s,
-                    self._longest,
-                    limits=httpx2.Limits(max_connections=None, max_keepalive_connections=config.concurrency),
-                    trust_env=urlsplit(self.root).hostname not in _LOCAL,
-                )
-            except (ImportError, ValueError, httpx2.InvalidURL) as error:
-                cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to NO_PROXY"
-                raise ConfigError(f"{self.root}: the proxy settings cannot be used: {error}; {cure}") from error
-            self._client = openai.AsyncOpenAI(
-                base_url=self.root,
-                api_key=config.api_key or "none",  # the library refuses an empty one
-                max_retries=config.max_retries,
-                timeout=config.timeout_s,
-                http_client=http,
-            )
-        return self._client
+                return await self._attempt(path, data, parse)
+            except _Failure as failure:
+                if failure.cause in ("overload", "timeout"):
+                    self.places.overloaded(begun)
+                if not failure.temporary or attempt > self.config.max_retries:
+                    kind = {"request": RequestRefused, "context": PromptTooLong}.get(failure.cause, ProviderError)
+                    tries = f" (after {attempt} attempts)" if attempt > 1 else ""
+                    cure = _CURES[failure.cause]
+                    raise kind(f"{where}: {failure}{tries}; {cure}", failure.cause) from failure.__cause__
+                growing = min(_BACKOFF_S * 2 ** (attempt - 1), _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
+                wait = growing if failure.wait_s is None else failure.wait_s
+            await asyncio.sleep(wait)
+        raise AssertionError  # the loop above has no end
 
-    def _quote(self, body: bytes) -> str:
+    async def _attempt(self, path: str, data: bytes | None, parse: Callable[[str], T]) -> T:
+        method, body = "GET" if data is None else "POST", bytearray()
+        try:
+            async with self._connected().request(method, self.root + path, data=data) as response:
+                async for chunk in response.content.iter_chunked(1 << 16):
+                    body += chunk
+                    if len(body) > self._longest:
+                        what = f"the reply has more than {self._longest:,} bytes"
+                        raise _Failure(what, "reply", temporary=False)
+        except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
+            raise _Failure(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
+        except aiohttp.ClientConnectorError as error:
+            raise _Failure(f"no connection ({error.os_error})", "connection") from error
+        except aiohttp.ClientError as error:
+            raise _Failure(f"the reply broke off ({type(error).__name__}: {error})", "connection") from error
+        if not 200 <= response.status < 300:
+            cause = _cause(response.status, _text(body))
+            raise _Failure(
+                f"HTTP {response.status}: {self._quote(body)}",
+                cause,
+                temporary=cause in ("overload", "timeout", "server"),
+                wait_s=_asked(response.headers.get("Retry-After", "")),
+            )
+        self.places.answered()
+        self.answered = True
+        try:
+            return parse(body.decode())
+        except (Unreadable, UnicodeDecodeError) as error:
+            raise _Failure(f"{error}: {self._quote(body)}", "reply") from error
+
+    def _connected(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.config.api_key or 'none'}"}
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),  # ``places`` limits
+                timeout=aiohttp.ClientTimeout(total=self.config.timeout_s),
+                headers=headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                proxy=_proxy(self.root),
+            )
+        return self._session
+
+    def _quote(self, body: bytes | bytearray) -> str:
         """The beginning of a body, without what looks like a key: providers repeat the one they refuse."""
         text = " ".join(_text(body).split())
         if len(self.config.api_key) >= 4:
@@ -232,25 +197,42 @@ def _root(base_url: str) -> str:
     """The address without a trailing slash; ``/v1`` is added when it has no path."""
     address = urlsplit(base_url)
     if not address.hostname or "@" in address.netloc:
-        shown = re.sub(r"//[^/]*@", "//***@", base_url)
-        raise ConfigError(f"base_url must look like http://host:port/v1, the key goes into api_key; got {shown!r}")
+        wrong = _without_login(base_url)
+        raise ConfigError(f"base_url must look like http://host:port/v1, the key goes into api_key; got {wrong!r}")
     return base_url.rstrip("/") + ("" if address.path.strip("/") else "/v1")
 
 
-def _spread(retry_after: str) -> str:
-    """Up to twice the seconds asked for, so that refused requests do not all come back at once."""
+def _proxy(root: str) -> str | None:
+    """The proxy that the environment sets for an address."""
+    address, proxies = urlsplit(root), getproxies()
+    host = address.hostname or ""
+    proxy = proxies.get(address.scheme) or proxies.get("all")
+    if not proxy or host in _LOCAL or proxy_bypass(host):
+        return None
+    if urlsplit(proxy).scheme not in ("http", "https") or not urlsplit(proxy).hostname:
+        cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to NO_PROXY"
+        raise ConfigError(f"{root}: a proxy must look like http://host:port, got {_without_login(proxy)!r}; {cure}")
+    return proxy
+
+
+def _without_login(url: str) -> str:
+    return re.sub(r"//[^/]*@", "//***@", url)
+
+
+def _asked(retry_after: str) -> float | None:
+    """Up to twice the seconds that a server asks to wait, so that refused requests do not all come back at once."""
     try:
-        return str(float(retry_after) * random.uniform(1, 2))
-    except ValueError:  # a date
-        return retry_after
+        seconds = float(retry_after)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
+        except ValueError:
+            return None
+    return seconds * random.uniform(1, 2) if 0 < seconds <= _LONGEST_RETRY_AFTER_S else None
 
 
 def _text(body: bytes | bytearray) -> str:
     return body[:_ERROR_BYTES].decode("utf-8", "replace")
-
-
-def _attempts(error: openai.APIConnectionError | openai.APIStatusError) -> int:
-    return 1 + int(error.request.headers.get("x-stainless-retry-count", 0))
 
 
 def _cause(status: int, text: str) -> Cause:
