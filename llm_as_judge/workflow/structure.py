@@ -56,7 +56,7 @@ def shape(source: str) -> str:
         with one_error():
             tree = quiet_parse(source, LONGEST_PARSED)
             names = {getattr(node, "name", "") for node in ast.walk(tree)}
-            places = read_imports(tree, OPERATORS, "", Report()).places(tree)
+            places = read_imports(list(ast.walk(tree)), OPERATORS, "", Report()).places(tree)
             operators = {place: name for place, (name, _) in places.items()}
             return _text(_units([tree], operators)) if {"Workflow", "__call__"} <= names else "invalid"
     except SyntaxError:

@@ -61,9 +61,12 @@ def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection
     return None
 
 
-def imports(tree: ast.AST) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.alias, str, str]]:
-    """All imports of a text: statement, alias, module, and the name taken from it (``""``: the module, ``*``: all)."""
-    for node in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.alias, str, str]]:
+    """The imports among the nodes of a text: statement, alias, module, and the name taken from it.
+
+    The name is ``""`` for the module itself and ``*`` for everything in it.
+    """
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node, alias, alias.name, ""
@@ -89,7 +92,7 @@ def absolute(node: ast.ImportFrom) -> str:
 def modules(tree: ast.AST) -> dict[str, Role]:
     """Every known module that a text imports, with the packages that contain it."""
     found: dict[str, Role] = {}
-    for _, _, module, _ in imports(tree):
+    for _, _, module, _ in imports(ast.walk(tree)):
         kind = role(module)
         if kind is not None:
             found[module] = kind

@@ -11,7 +11,6 @@ calls, ``imports`` imports. ``codes`` lists the findings. ``values`` holds what 
 """
 
 import ast
-import copy
 import inspect
 import warnings
 from typing import get_args
@@ -72,12 +71,13 @@ def _nested_scopes(tree: ast.Module) -> int:
 
 
 def _check_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:
-    imports = read_imports(tree, {**OPERATORS, **operators}, prompt, report)
+    nodes = list(ast.walk(tree))
+    imports = read_imports(nodes, {**OPERATORS, **operators}, prompt, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
         report("W102", "no class Workflow", tree)
         return
-    nodes, statements = list(ast.walk(tree)), list(ast.walk(workflow))
+    statements = list(ast.walk(workflow))
     methods = {n.name: n for n in workflow.body if isinstance(n, Function)}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
@@ -115,7 +115,7 @@ def _check_methods(
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is not None:
         try:
-            constructor_arguments(list(_signature(init).parameters.values())[1:])
+            constructor_arguments(_parameters(init)[1:])
         except TypeError as error:
             report("W106", str(error), init)
     if call is None:
@@ -123,29 +123,36 @@ def _check_methods(
         return
     if isinstance(call, ast.FunctionDef):
         report("W104", "__call__ must be async", call)
-    takes_entry_point = _accepts(call, 2) or _accepts(call, 1, "entry_point")
-    if not (takes_entry_point or _accepts(call, 1)):
+    signature = inspect.Signature(_parameters(call))
+    takes_entry_point = _accepts(signature, 2) or _accepts(signature, 1, "entry_point")
+    if not (takes_entry_point or _accepts(signature, 1)):
         report("W105", "__call__ must take (self, problem) or, for code, (self, problem, entry_point)", call)
     elif entry_point is not None and not takes_entry_point:
         report("W107", "__call__ of a code problem should take (self, problem, entry_point)", call)
 
 
-def _accepts(method: Function, positional: int, *keywords: str) -> bool:
+def _accepts(signature: inspect.Signature, positional: int, *keywords: str) -> bool:
     """Whether a method can be called with this number of arguments after self."""
     try:
-        _signature(method).bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
+        signature.bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
     except TypeError:
         return False
     return True
 
 
-def _signature(function: Function) -> inspect.Signature:
+def _parameters(function: Function) -> list[inspect.Parameter]:
     """Parameters as ``inspect.signature`` gives them, with None for every default."""
-    arguments, none = copy.deepcopy(function.args), ast.Constant(None)
-    for node in ast.walk(arguments):
-        if isinstance(node, ast.arg):
-            node.annotation = None
-    arguments.defaults = [none for _ in arguments.defaults]
-    arguments.kw_defaults = [default and none for default in arguments.kw_defaults]
-    bare = ast.fix_missing_locations(ast.Expression(ast.Lambda(arguments, none)))
-    return inspect.signature(eval(compile(bare, "<signature>", "eval")))  # holds nothing but names
+    given, Parameter, needed = function.args, inspect.Parameter, inspect.Parameter.empty
+    defaults = [needed] * (len(given.posonlyargs) + len(given.args) - len(given.defaults)) + [None] * len(
+        given.defaults
+    )
+    kinds = [Parameter.POSITIONAL_ONLY] * len(given.posonlyargs) + [Parameter.POSITIONAL_OR_KEYWORD] * len(given.args)
+    names = [argument.arg for argument in (*given.posonlyargs, *given.args)]
+    found = [Parameter(n, kind, default=d) for n, kind, d in zip(names, kinds, defaults, strict=True)]
+    if given.vararg:
+        found.append(Parameter(given.vararg.arg, Parameter.VAR_POSITIONAL))
+    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        found.append(Parameter(argument.arg, Parameter.KEYWORD_ONLY, default=None if default else needed))
+    if given.kwarg:
+        found.append(Parameter(given.kwarg.arg, Parameter.VAR_KEYWORD))
+    return found

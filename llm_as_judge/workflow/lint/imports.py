@@ -3,6 +3,7 @@
 import ast
 import importlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from llm_as_judge.answers.code import quiet_parse
@@ -67,17 +68,19 @@ class Imports:
         return found
 
 
-def read_imports(tree: ast.Module, operators: Operators, prompt: str, report: Report) -> Imports:
-    """The imports of a workflow; reports those of what does not exist, and missing names of ``prompt.py``."""
+def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, report: Report) -> Imports:
+    """The imports among all nodes of a workflow; reports those of what does not exist, and names that ``prompt.py``
+    lacks.
+    """
     found = Imports()
     tried, unread = set[ast.AST](), set[ast.AST]()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Try) and node.handlers:
             tried.update(inner for statement in node.body for inner in ast.walk(statement))
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             unread.update(inner for statement in node.body for inner in ast.walk(statement))
     prompts, prompt_error = _prompt_names(prompt)
-    for node, alias, module, name in aflow.imports(tree):
+    for node, alias, module, name in aflow.imports(nodes):
         if node in unread:
             continue
         role, own = aflow.role(module), alias.asname or alias.name
@@ -114,7 +117,7 @@ def read_imports(tree: ast.Module, operators: Operators, prompt: str, report: Re
             report(missing, f"{module} has no {name} in the sandbox", node)
         elif role == "prompt" and prompts is not None and name not in prompts:
             report("W210", f"prompt.py has no {name}", node)
-    for use in ast.walk(tree) if prompts is not None else ():
+    for use in nodes if prompts is not None else ():
         match use:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in found.prompts and use not in tried:
                 if prompts is not None and name not in prompts and not name.startswith("__"):
