@@ -8,14 +8,16 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
+from llm_as_judge.answers.code import LONGEST_PARSED, quiet_parse
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.files import cut
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, run_children, text
 from llm_as_judge.sandbox.code_verdict import judge
+from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import (
@@ -127,6 +129,7 @@ class Sandbox:
             "kind": "workflow",
             "source": source,
             "prompt": prompt,
+            "modules": {**_known_modules(source), **_known_modules(prompt)},
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
@@ -181,3 +184,12 @@ class Sandbox:
                 self._confinement = self._confinement or found
                 self.mode = found.mode  # also for a zygote that is started again
             return self._zygote
+
+
+@lru_cache(256)
+def _known_modules(source: str) -> Mapping[str, aflow.Role]:
+    """The modules of AFlow that a text imports; read here, since a fresh child pays for every page it touches."""
+    try:
+        return aflow.modules(quiet_parse(source, LONGEST_PARSED)) if "import" in source else {}
+    except SyntaxError:  # raised when the text runs
+        return {}

@@ -5,9 +5,7 @@ result; several calls may be under way at once. Imports as AFlow's graphs write 
 same objects. Counting and metering are the host's work.
 """
 
-import ast
 import asyncio
-import contextlib
 import inspect
 import operator
 from collections.abc import Mapping, Sequence
@@ -114,12 +112,7 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     operators = {name: operator_class(name, parameters, calls) for name, parameters in job["operators"].items()}
     # Also in the standard module ``operator``: a workflow that says ``import operator`` means these.
     operator.__dict__.update(operators)
-    roles: dict[str, aflow.Role] = {}
-    for source in (job["source"], job["prompt"]):
-        if "import" in source:
-            with contextlib.suppress(SyntaxError):  # raised when the source runs, or a broken prompt.py is imported
-                roles.update(aflow.modules(ast.parse(source)))
-    create_modules(roles, operators, job["prompt"])
+    create_modules(job["modules"], operators, job["prompt"])
     names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
     namespace = execute(job["source"], aflow.MODULE, names=names)
     if "Workflow" not in namespace:
