@@ -180,18 +180,18 @@ def decode_attention(
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
     """A token [R] and its log-prob [R] for each row of ``logits`` [R, V]; greedy at temperature 0."""
-    if sampling.temperature > 0:
-        logprobs = sampling_logprobs(logits, sampling)
-        token = sample(logprobs, uniform.to(logits.device))
-    else:
-        logprobs, token = sampling_logprobs(logits), logits.argmax(-1)
-    return token, logprobs.gather(-1, token[:, None])[:, 0]
+    if sampling.temperature <= 0:
+        token = logits.argmax(-1)
+        return token, sampling_logprobs(logits).of(token)
+    logprobs, ids = sampling_logprobs(logits, sampling)
+    place = sample(logprobs, uniform.to(logits.device))[:, None]
+    return (place if ids is None else ids.gather(-1, place))[:, 0], logprobs.gather(-1, place)[:, 0]
 
 
 def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
-    """One id per row of ``logprobs`` [N, V] by inversion of the cumulative distribution at ``uniform`` [N].
+    """One index per row of ``logprobs`` [N, K] by inversion of the cumulative distribution at ``uniform`` [N].
 
-    An id of probability 0 is never drawn: the end of its interval is not above the end of the one before.
+    An index of probability 0 is never drawn: the end of its interval is not above the end of the one before.
     """
     ends = logprobs.exp().double().cumsum(-1)
     total = ends[:, -1]

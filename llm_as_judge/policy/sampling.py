@@ -1,6 +1,7 @@
 """The distribution that tokens are sampled from, used by the sampler and by the trainer. Pure tensor functions."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,39 +23,54 @@ class Sampling:
 PLAIN = Sampling()
 
 
-def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor | None = None) -> Tensor:
-    """Log-probabilities [..., V] (float32 or wider) of the distribution that tokens are sampled from.
+class Support(NamedTuple):
+    """The tokens that can be drawn; K is the size V of the vocabulary, or less with top-k."""
+
+    logprobs: Tensor  # [..., K], float32 or wider; -inf for tokens that are left out
+    ids: Tensor | None  # [..., K]; None: all in order
+
+    def of(self, tokens: Tensor) -> Tensor:
+        """Log-probabilities [...] of ``tokens`` [...]."""
+        if self.ids is None:
+            return self.logprobs.gather(-1, tokens[..., None])[..., 0]
+        found = self.ids == tokens[..., None]
+        at = self.logprobs.gather(-1, found.int().argmax(-1, keepdim=True))[..., 0]
+        return at.masked_fill(~found.any(-1), -torch.inf)
+
+    def entropy(self) -> Tensor:
+        """Entropy [...] in nats."""
+        return -(self.logprobs.exp() * self.logprobs).nansum(-1)  # 0 * -inf counts as 0
+
+
+def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor | None = None) -> Support:
+    """The distribution that tokens are sampled from, given logits [..., V].
 
     Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face and vLLM.
-    ``keep`` [...] are ids that are never filtered: a sampled token must not leave the support by a rounding error.
+    ``keep`` [...] are ids that are never left out: a sampled token must not leave the support by a rounding error.
     """
     temperature, top_p, top_k = sampling.temperature, sampling.top_p, sampling.top_k
     if temperature <= 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; greedy decoding has no sampling distribution")
+    kept, ids = None if keep is None else keep[..., None], None
+    if 0 < top_k < logits.shape[-1]:
+        # In the vocabulary's order: two nearly equal tokens must not change places between batch shapes.
+        ids = logits.detach().topk(top_k, dim=-1, sorted=False).indices.sort(-1).values
+        there = None if kept is None else (ids == kept).any(-1, keepdim=True)
+        ids = ids if kept is None else torch.cat([ids, kept], -1)
+        logits = logits.gather(-1, ids)
+        if there is not None:
+            logits = torch.cat([logits[..., :-1], logits[..., -1:].masked_fill(there, -torch.inf)], -1)
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     if temperature != 1.0:
         logits = logits / max(temperature, _COLDEST)
-    kept = top_k if 0 < top_k < logits.shape[-1] else logits.shape[-1]
-    if kept < logits.shape[-1]:
-        threshold = logits.detach().topk(kept, dim=-1).values[..., -1:]
-        logits = _drop(logits, logits < threshold, keep)
     if top_p < 1.0:
-        ordered, order = logits.detach().softmax(-1).topk(kept, dim=-1)
+        ordered, order = logits.detach().softmax(-1).sort(-1, descending=True)
         # A token is dropped if the mass before it already reaches top_p; the first always stays.
         drop_ordered = ordered.cumsum(-1) - ordered >= top_p
         drop_ordered[..., 0] = False
-        drop = torch.ones_like(logits, dtype=torch.bool).scatter(-1, order, drop_ordered)
-        logits = _drop(logits, drop, keep)
-    return logits.log_softmax(-1)
-
-
-def entropy_of(logprobs: Tensor) -> Tensor:
-    """Entropy [...] in nats of log-probabilities [..., V] that may be -inf."""
-    return -(logprobs.exp() * logprobs).nansum(-1)  # 0 * -inf counts as 0
-
-
-def _drop(logits: Tensor, drop: Tensor, keep: Tensor | None) -> Tensor:
-    if keep is not None:
-        drop = drop.scatter(-1, keep[..., None], False)
-    return logits.masked_fill(drop, -torch.inf)
+        drop = torch.zeros_like(drop_ordered).scatter(-1, order, drop_ordered)
+        if kept is not None:
+            drop = drop.scatter(-1, kept, False) if ids is None else drop & (ids != kept)
+        logits = logits.masked_fill(drop, -torch.inf)
+    return Support(logits.log_softmax(-1), ids)

@@ -18,7 +18,7 @@ from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import KeyValue, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.limits import CPU_LOGIT_ELEMENTS, CPU_ROW_TOKENS, LOGIT_ELEMENTS
-from llm_as_judge.policy.sampling import Sampling, entropy_of, sampling_logprobs
+from llm_as_judge.policy.sampling import Sampling, sampling_logprobs
 from llm_as_judge.policy.tree import Stage
 from llm_as_judge.types import Completion
 
@@ -143,8 +143,10 @@ def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tup
     """Log-probs and entropies [E]; logits are computed in chunks."""
 
     def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
-        full = sampling_logprobs(logits_of(base, states), sampling, keep=ids)
-        return full.gather(-1, ids[:, None])[:, 0], entropy_of(full.detach())
+        support = sampling_logprobs(logits_of(base, states), sampling, keep=ids)
+        with torch.no_grad():
+            entropy = support.entropy()
+        return support.of(ids), entropy
 
     elements = CPU_LOGIT_ELEMENTS if hidden.device.type == "cpu" else LOGIT_ELEMENTS
     rows = max(1, elements // base.config.get_text_config().vocab_size)

@@ -22,7 +22,7 @@ from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.policy import local, prefill, scoring
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import Sampling, sampling_logprobs
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.tree import padded_batches, plan
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import Completion
@@ -128,9 +128,9 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
                 states = base.get_decoder()(
                     input_ids=ids, position_ids=store.next_positions()[:, None], use_cache=False, store=store
                 )
-                logprobs = sampling_logprobs(logits_of(base, states.last_hidden_state[:, 0]), Sampling(0.3, 0.95))
-                local.sample(logprobs, torch.rand(len(chunk), dtype=torch.float64))
-                del hidden, store, states, logprobs
+                logits, chances = logits_of(base, states.last_hidden_state[:, 0]), torch.rand(len(chunk)).double()
+                local.draw(logits, Sampling(0.3, 0.95), chances)
+                del hidden, store, states, logits
     assert watch.products == {torch.bfloat16}
     planned = sampling_memory(QWEN25, "bfloat16", len(prompts), 1, len(shared), max(map(len, prompts)), NEW_TOKENS)
     assert planned == pytest.approx(watch.peak - weights, rel=0.1), (planned / 1e9, (watch.peak - weights) / 1e9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from llm_as_judge.config.schema import ImportanceSampling, LossType, ScaleRewards, TrainingConfig
-from llm_as_judge.policy.sampling import Sampling, entropy_of, sampling_logprobs
+from llm_as_judge.policy.sampling import Sampling, Support, sampling_logprobs
 from llm_as_judge.rl.credit import credit, group_advantages
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
@@ -217,20 +217,33 @@ def test_filters_are_hugging_faces_and_leave_the_sampled_token() -> None:
     expected = logits
     for warper in (TemperatureLogitsWarper(0.7), TopKLogitsWarper(20), TopPLogitsWarper(0.8)):
         expected = warper(None, expected)
-    found = sampling_logprobs(logits, Sampling(0.7, 0.8, 20))
+    everything = torch.arange(50).expand(20, 50)
+
+    def dense(logits: torch.Tensor, sampling: Sampling) -> torch.Tensor:
+        support = sampling_logprobs(logits[:, None], sampling)
+        parts = (part if part is None else part.expand(-1, 50, -1) for part in support)
+        return Support(*parts).of(everything[: len(logits)])  # type: ignore[arg-type]
+
+    found = dense(logits, Sampling(0.7, 0.8, 20))
     assert torch.allclose(found.exp(), expected.softmax(-1), atol=1e-6)
-    cut = sampling_logprobs(logits, Sampling(0.7, top_k=20))
-    assert torch.allclose(found, sampling_logprobs(cut, Sampling(top_p=0.8))), "top-p over the whole vocabulary"
-    scores = sampling_logprobs(LOGITS, Sampling(1.0, 0.3, 1), keep=torch.tensor([4]))
-    assert torch.isfinite(scores[0, 4]) and torch.isfinite(scores[0, 0])
-    assert float(scores.exp().sum()) == pytest.approx(1)
-    assert float(entropy_of(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]))) == pytest.approx(math.log(2))
+    cut = dense(logits, Sampling(0.7, top_k=20))
+    assert torch.allclose(found, dense(cut, Sampling(top_p=0.8))), "top-p over the whole vocabulary"
+    assert sampling_logprobs(logits, Sampling(0.7, 0.8, 20)).entropy() == pytest.approx(
+        -torch.xlogy(found.exp(), found.exp()).sum(-1), abs=1e-5
+    )
+    for sampled in (0, 1, 4):  # in the support, left out by top-p, left out by top-k
+        scores = sampling_logprobs(LOGITS, Sampling(1.0, 0.3, 2), keep=torch.tensor([sampled]))
+        assert torch.isfinite(scores.of(torch.tensor([sampled]))) and torch.isfinite(scores.of(torch.tensor([0])))
+        assert scores.of(torch.tensor([3])) == -torch.inf
+        assert float(scores.logprobs.exp().sum()) == pytest.approx(1)
+    half = Support(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]), None)
+    assert float(half.entropy()) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="temperature"):
         sampling_logprobs(LOGITS, Sampling(0.0))
     for temperature in (1e-5, 1e-38, 1e-300):
         for top_p, top_k in ((1.0, 0), (0.9, 3)):
-            shares = sampling_logprobs(LOGITS, Sampling(temperature, top_p, top_k)).exp()
-            assert shares.tolist() == [[1, 0, 0, 0, 0]], "the coldest draw the likeliest token"
+            shares = sampling_logprobs(LOGITS, Sampling(temperature, top_p, top_k))
+            assert shares.of(torch.tensor([0])) == 0, "the coldest draw the likeliest token"
 
 
 @pytest.mark.parametrize("estimator", ["k3", "k1"])
