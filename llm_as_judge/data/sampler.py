@@ -85,5 +85,6 @@ def _order(problems: Sequence[Problem], rng: random.Random) -> list[int]:
 
 
 def _fingerprint(problems: Mapping[Domain, Sequence[Problem]]) -> str:
-    lines = (f"{domain} {problem.question.id}" for domain, several in problems.items() for problem in several)
+    questions = ((domain, problem.question) for domain, several in problems.items() for problem in several)
+    lines = (f"{domain} {question.dataset} {question.id}" for domain, question in questions)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

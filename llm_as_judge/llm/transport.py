@@ -1,9 +1,9 @@
 """JSON over HTTP to one OpenAI-compatible server, on ``aiohttp``: for executor, judge and policy server.
 
 Temporary failures (connection, time-out, 408, 409, 429, 5xx, a reply that cannot be read) are retried after
-``Retry-After`` or a growing wait, as by the ``openai`` library, which takes nine times the CPU. There are limits on the
-requests in flight (``places``), on the size and on the total time of a reply; errors name address, cause and cure, but
-no key. Nothing is streamed.
+``Retry-After`` or a growing wait. There are limits on the requests in flight (``places``), on the size and on the total
+time of a reply; errors name address, cause and cure, but no key and no password. Nothing is streamed, and redirects are
+not followed: they would send prompts to another host. (The ``openai`` library takes nine times the CPU for a request.)
 """
 
 import asyncio
@@ -34,6 +34,7 @@ _LONGEST_REPLY = 64 << 20
 _BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 8.0
 _LONGEST_RETRY_AFTER_S = 60.0
 _RESTART_WAIT_S = 2.0
+_KEPT_S = 4.0  # an idle connection: servers on uvicorn, such as vLLM, close theirs after 5
 _LOCAL = ("127.0.0.1", "localhost", "::1")  # hosts that are reached without a proxy
 _QUOTED_CHARS = 300
 _ERROR_BYTES = 10_000  # that are read of an error
@@ -145,7 +146,9 @@ class Transport:
     async def _attempt(self, path: str, data: bytes | None, parse: Callable[[str], T]) -> T:
         method, body = "GET" if data is None else "POST", bytearray()
         try:
-            async with self._connected().request(method, self.root + path, data=data) as response:
+            async with self._connected().request(
+                method, self.root + path, data=data, allow_redirects=False
+            ) as response:
                 async for chunk in response.content.iter_chunked(1 << 16):
                     body += chunk
                     if len(body) > self._longest:
@@ -153,14 +156,16 @@ class Transport:
                         raise _Failure(what, "reply", temporary=False)
         except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
             raise _Failure(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
-        except aiohttp.ClientConnectorError as error:
-            raise _Failure(f"no connection ({error.os_error})", "connection") from error
+        except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
+            raise _Failure(f"no connection ({self._quote(str(error))})", "connection") from error
         except aiohttp.ClientError as error:
-            raise _Failure(f"the reply broke off ({type(error).__name__}: {error})", "connection") from error
+            what = f"the reply broke off ({type(error).__name__}: {self._quote(str(error))})"
+            raise _Failure(what, "connection") from error
         if not 200 <= response.status < 300:
+            said = response.headers.get("Location") if 300 <= response.status < 400 else None
             cause = _cause(response.status, _text(body))
             raise _Failure(
-                f"HTTP {response.status}: {self._quote(body)}",
+                f"HTTP {response.status}: {self._quote(_text(body) if said is None else f'redirects to {said}')}",
                 cause,
                 temporary=cause in ("overload", "timeout", "server"),
                 wait_s=_asked(response.headers.get("Retry-After", "")),
@@ -170,13 +175,13 @@ class Transport:
         try:
             return parse(body.decode())
         except (Unreadable, UnicodeDecodeError) as error:
-            raise _Failure(f"{error}: {self._quote(body)}", "reply") from error
+            raise _Failure(f"{error}: {self._quote(_text(body))}", "reply") from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
             headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.config.api_key or 'none'}"}
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),  # ``places`` limits
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),  # ``places`` limits
                 timeout=aiohttp.ClientTimeout(total=self.config.timeout_s),
                 headers=headers,
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -184,12 +189,12 @@ class Transport:
             )
         return self._session
 
-    def _quote(self, body: bytes | bytearray) -> str:
-        """The beginning of a body, without what looks like a key: providers repeat the one they refuse."""
-        text = " ".join(_text(body).split())
+    def _quote(self, text: str) -> str:
+        """The beginning of a text, without what looks like a key or a password: providers repeat what they refuse."""
+        text = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
         if len(self.config.api_key) >= 4:
             text = text.replace(self.config.api_key, "***")
-        text = _KEYS.sub("***", text)
+        text = _KEYS.sub("***", _without_login(text))
         return text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "..."
 
 
@@ -207,16 +212,22 @@ def _proxy(root: str) -> str | None:
     address, proxies = urlsplit(root), getproxies()
     host = address.hostname or ""
     proxy = proxies.get(address.scheme) or proxies.get("all")
-    if not proxy or host in _LOCAL or proxy_bypass(host):
+    if not proxy or host in _LOCAL or proxy_bypass(host) or proxy_bypass(address.netloc):
         return None
-    if urlsplit(proxy).scheme not in ("http", "https") or not urlsplit(proxy).hostname:
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    try:
+        parts = urlsplit(proxy)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # of the port
+        usable = False
+    if not usable:
         cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to NO_PROXY"
         raise ConfigError(f"{root}: a proxy must look like http://host:port, got {_without_login(proxy)!r}; {cure}")
     return proxy
 
 
 def _without_login(url: str) -> str:
-    return re.sub(r"//[^/]*@", "//***@", url)
+    return re.sub(r"//[^/\s]*@", "//***@", url)
 
 
 def _asked(retry_after: str) -> float | None:
@@ -226,9 +237,9 @@ def _asked(retry_after: str) -> float | None:
     except ValueError:
         try:
             seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except ValueError:
+        except (ValueError, OverflowError):
             return None
-    return seconds * random.uniform(1, 2) if 0 < seconds <= _LONGEST_RETRY_AFTER_S else None
+    return min(seconds, _LONGEST_RETRY_AFTER_S) * random.uniform(1, 2) if seconds > 0 else None
 
 
 def _text(body: bytes | bytearray) -> str:
@@ -242,6 +253,8 @@ def _cause(status: int, text: str) -> Cause:
         401: "key", 403: "key", 402: "quota", 404: "model", 408: "timeout", 409: "overload", 413: "context",
         429: "overload",
     }  # fmt: skip
+    if status < 400:
+        return "model"  # a redirect: another address
     usual: Cause = "server" if status >= 500 else "context" if _CONTEXT.search(text) else "request"
     return known.get(status, usual)
 

@@ -46,6 +46,7 @@ def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor |
     """The distribution that tokens are sampled from, given logits [..., V].
 
     Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face and vLLM.
+    Top-k leaves exactly k tokens; of several with the same logit as the last, they would leave all.
     ``keep`` [...] are ids that are never left out: a sampled token must not leave the support by a rounding error.
     """
     temperature, top_p, top_k = sampling.temperature, sampling.top_p, sampling.top_k

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from llm_as_judge.answers.code import LONGEST_PARSED, quiet_parse
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.files import cut
@@ -190,6 +190,6 @@ class Sandbox:
 def _known_modules(source: str) -> Mapping[str, aflow.Role]:
     """The modules of AFlow that a text imports; read here, since a fresh child pays for every page it touches."""
     try:
-        return aflow.modules(quiet_parse(source, LONGEST_PARSED)) if "import" in source else {}
+        return aflow.modules(quiet_parse(source)) if "import" in source else {}
     except SyntaxError:  # raised when the text runs
         return {}

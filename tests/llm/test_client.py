@@ -47,6 +47,19 @@ async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]
         await runner.cleanup()
 
 
+@asynccontextmanager
+async def proxying(handler: Handler) -> AsyncIterator[int]:
+    """The port of an HTTP proxy that answers every request itself."""
+    server = web.Server(handler)
+    runner = web.ServerRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
 class Script:
     """Answers requests with ``replies`` in turn, the last one for ever, and remembers the requests."""
 
@@ -183,11 +196,64 @@ async def test_wrong_addresses_keys_and_proxies_are_refused_with_the_cure(monkey
         with pytest.raises(ConfigError, match="api_key") as caught:
             LLMClient(EndpointConfig(api_key=key))
         assert key not in str(caught.value)
-    monkeypatch.setenv("ALL_PROXY", "gopher://nowhere")
-    async with serving(Script(completion())) as client:  # this machine is reached directly
-        assert (await client.chat("q")).reply == "4"
-    with pytest.raises(ConfigError, match="ALL_PROXY"):
-        await LLMClient(EndpointConfig(base_url="http://example.org/v1")).chat("q")
+
+
+async def test_a_proxy_of_the_environment_is_used_and_its_password_is_in_no_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+    async def ask(address: str = "http://example.org:81/v1") -> str:
+        async with LLMClient(EndpointConfig(base_url=address, max_retries=0)) as client:
+            return (await client.chat("q")).reply
+
+    for proxy in ("gopher://nowhere", "http://user:p#w@host:3128", "http://host:x"):
+        monkeypatch.setenv("ALL_PROXY", proxy)
+        async with serving(Script(completion())) as client:  # this machine is reached directly
+            assert (await client.chat("q")).reply == "4"
+        with pytest.raises(ConfigError, match="ALL_PROXY") as caught:
+            await ask()
+        assert "p#w" not in str(caught.value)
+    proxied, refused = Script(completion("by proxy")), Script(web.Response(status=407))
+    for script in (proxied, refused):
+        async with proxying(script) as port:
+            monkeypatch.setenv("ALL_PROXY", f"user:hunter2@127.0.0.1:{port}")
+            if script is proxied:
+                assert await ask() == "by proxy"
+                monkeypatch.setenv("NO_PROXY", "example.org:81")
+                with pytest.raises(ProviderError, match="no connection"):
+                    await ask()
+                monkeypatch.delenv("NO_PROXY")
+            else:
+                for address in ("http://example.org/v1", "https://example.org/v1"):
+                    with pytest.raises(ProviderError, match="407") as error:
+                        await ask(address)
+                    assert "hunter2" not in str(error.value)
+    assert len(proxied.requests) == 1
+
+
+async def test_redirects_are_not_followed_and_waits_are_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def elsewhere(request: web.Request) -> web.Response:
+        return web.Response(status=307, headers={"Location": "https://u:hunter2@example.org/v1/chat/completions"})
+
+    error = await failure(elsewhere)
+    assert error.cause == "model" and "HTTP 307: redirects to https://***@example.org/v1" in str(error)
+    waits, sleep = list[float](), asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        waits.extend([seconds] if seconds else [])
+        await sleep(0)
+
+    monkeypatch.setattr("llm_as_judge.llm.transport.asyncio.sleep", noted)
+    asked = ("7", "9999", "Mon, 01 Jan 2001 00:00:00 GMT", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "soon")
+    for retry_after, least, most in zip(asked, (7, 60, 0, 0, 0), (14, 120, 0.01, 0.01, 0.01), strict=True):
+        waits.clear()
+        script = Script(web.Response(status=429, headers={"Retry-After": retry_after}), completion())
+        async with serving(script) as client:
+            assert (await client.chat("q")).reply == "4"
+        assert len(waits) == 1 and least <= waits[0] <= most, retry_after
 
 
 async def test_only_deterministic_requests_are_cached_and_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,7 +235,11 @@ def test_filters_are_hugging_faces_and_leave_the_sampled_token() -> None:
         scores = sampling_logprobs(LOGITS, Sampling(1.0, 0.3, 2), keep=torch.tensor([sampled]))
         assert torch.isfinite(scores.of(torch.tensor([sampled]))) and torch.isfinite(scores.of(torch.tensor([0])))
         assert scores.of(torch.tensor([3])) == -torch.inf
-        assert float(scores.logprobs.exp().sum()) == pytest.approx(1)
+        in_all = {0, sampled}
+        expected = LOGITS[0, 0] - LOGITS[0, list(in_all)].logsumexp(0)
+        assert float(scores.of(torch.tensor([0]))) == pytest.approx(float(expected), abs=1e-5), "no token counts twice"
+    tied = sampling_logprobs(torch.tensor([[1.0, 2.0, 1.0, 1.0]]), Sampling(top_k=2))
+    assert tied.ids is not None and tied.ids.shape == (1, 2) and 1 in tied.ids
     half = Support(torch.tensor([math.log(0.5), math.log(0.5), -math.inf]), None)
     assert float(half.entropy()) == pytest.approx(math.log(2))
     with pytest.raises(ValueError, match="temperature"):

@@ -24,6 +24,7 @@ MODULE = f"{PACKAGE}.graph"
 #: First parts of the paths in repositories that publish graphs, and folder names in copies of them.
 _ROOTS = ("workspace", "workflows", "scripts", "metagpt", "examples", "evoagentx", "maas", "mas_arena", "optimized")
 _FOLDERS = ("aflow", "workflows", "graphs", "optimized", "template")
+_MOST_PARTS = 20  # of a path: each becomes a module
 _OPERATORS = ("operator", "operators")
 _PROMPT = "prompt"
 #: Modules that the names below are imported from.
@@ -40,7 +41,9 @@ NAMES = (
 
 def role(module: str) -> Role | None:
     """The role of a module for a graph; None for a path that is not AFlow's."""
-    first, *_ = parts = module.split(".")
+    first, *_ = parts = module.split(".", _MOST_PARTS)
+    if len(parts) > _MOST_PARTS:
+        return None
     last = parts[-1]
     if module == _PROMPT:
         return "prompt"
