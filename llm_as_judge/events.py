@@ -78,7 +78,6 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     index: int = 0  # of the problem in an evaluation
     sample: int = 0  # of the problem in an evaluation
     dataset: str = ""
-    prompt: str = ""  # digest of the prompt's token ids
     workflow: str | None = None  # as it was run, unless that is ``text``
     completion_tokens: int = 0
     finish_reason: str = ""
@@ -94,7 +93,6 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     abstained: bool = False
     tier: Tier = "none"
     reason: str = ""
-    score: float | None = None
     scores: Mapping[str, float] = {}  # of the benchmark's official script
     judged: Sequence[Exchange] = ()
     reward: float | None = None

@@ -162,7 +162,6 @@ class Verdict:
     correct: bool | None
     tier: Tier
     reason: str = ""
-    score: float | None = None  # partial credit of the official metric (F1), if it has one
     confirmed: bool | None = None  # whether another method agrees with a True of the LLM judge; None: not checked
     exchanges: tuple[Exchange, ...] = ()  # with the LLM judge and the second judge
 

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import astuple
 from pathlib import Path
 
 from llm_as_judge.config.schema import BudgetConfig
@@ -15,12 +14,6 @@ def usage_of(log: LogReader) -> dict[str, Usage]:
     return {role: Usage(**counts) for role, counts in log.usage.items()}  # type: ignore[arg-type]
 
 
-def added(one: Mapping[str, Usage], other: Mapping[str, Usage]) -> dict[str, Usage]:
-    """Sums by role."""
-    pairs = {role: (one.get(role, Usage()), other.get(role, Usage())) for role in {**one, **other}}
-    return {role: Usage(*map(sum, zip(*map(astuple, pair), strict=True))) for role, pair in pairs.items()}
-
-
 def budget(config: BudgetConfig, log: Path, usage: Callable[[], Mapping[str, Usage]]) -> Callable[[], str]:
     """A function that names the limit that is reached, with the cure; empty if none is.
 
@@ -30,7 +23,7 @@ def budget(config: BudgetConfig, log: Path, usage: Callable[[], Mapping[str, Usa
     began = time.monotonic() - earlier.seconds
 
     def spent() -> str:
-        models = added(usage_of(earlier), usage()).values()
+        models = [*usage_of(earlier).values(), *usage().values()]
         limits = {
             "max_cost": (config.max_cost, sum(model.cost for model in models)),
             "max_tokens": (config.max_tokens, sum(model.prompt_tokens + model.completion_tokens for model in models)),

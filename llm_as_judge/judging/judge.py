@@ -12,11 +12,9 @@ from typing import Protocol
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.equivalence import compare
-from llm_as_judge.answers.extraction import LONGEST_REPLY, extract_answer
+from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
-from llm_as_judge.answers.qa_metrics import QA_SCORES
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import fence
@@ -69,22 +67,20 @@ class Judge:
         """
         question, reference = problem.question, problem.reference
         if reference.unanswerable and answer is not None and is_no_answer(answer):
-            return Verdict(True, "rules", "no answer, as the reference says", score=1.0)
+            return Verdict(True, "rules", "no answer, as the reference says")
         if answer is None or not answer.strip():
-            score = 0.0 if question.domain == "qa" else None
-            return Verdict(False, "rules", "no answer given", score=score)
+            return Verdict(False, "rules", "no answer given")
         if reference.tests:
             return await self._run_tests(question, reference, answer)
-        score = _official_f1(problem, answer) if question.domain == "qa" else None
         references = ("unanswerable",) if reference.unanswerable else reference.answers
         if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer, cut_off):
-            return Verdict(True, "rules", "equivalent to a reference", score)
+            return Verdict(True, "rules", "equivalent to a reference")
         if kind := refused((answer, fence(answer), extract_answer(answer, question.domain)), references, question.text):
-            return Verdict(False, "rules", f"no answer but {kind}", score)
+            return Verdict(False, "rules", f"no answer but {kind}")
         if self._llm is None:
-            return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong", score)
+            return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong")
         decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
-        return Verdict(decision.correct, "llm", decision.reason, score, exchanges=decision.exchanges)
+        return Verdict(decision.correct, "llm", decision.reason, exchanges=decision.exchanges)
 
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
         """Whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
@@ -110,12 +106,4 @@ class Judge:
             return Verdict(None, "tests", f"sandbox fault: {result.error}")
         weak = " (weak: a solution made to deceive could have forged it)" if result.weak else ""
         reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
-        return Verdict(result.passed, "tests", reason + weak, score=float(result.passed))
-
-
-def _official_f1(problem: Problem, answer: str) -> float:
-    """F1 of the extracted answer by the dataset's official metric."""
-    said = extract_answer(answer, "qa")[:LONGEST_REPLY]
-    golds = () if problem.reference.unanswerable else problem.reference.answers
-    _, f1 = QA_SCORES.get(metric_of(problem.question.dataset, ["qa"]), QA_SCORES["squad2"])
-    return f1(said, golds)
+        return Verdict(result.passed, "tests", reason + weak)

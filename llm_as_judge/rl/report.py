@@ -1,6 +1,5 @@
 """Step metrics, and the log events of a step: one for every rollout, one for the step."""
 
-import hashlib
 import math
 import statistics
 import time
@@ -134,7 +133,6 @@ def rollout_event(
         step=step,
         index=index,
         sample=sample,
-        prompt=_digest(completion.prompt_ids),
         text=completion.text,
         workflow=None if rollout.workflow == completion.text else rollout.workflow,
         completion_tokens=len(completion.token_ids),
@@ -153,7 +151,6 @@ def rollout_event(
         abstained=verdict.abstained,
         tier=verdict.tier,
         reason=verdict.reason,
-        score=verdict.score,
         scores=scores or {},
         judged=verdict.exchanges,
         reward=rollout.reward.total,
@@ -167,10 +164,6 @@ def _expected(reference: Reference) -> Sequence[str]:
     """The right answers or the tests, for readers of the log."""
     tests = (reference.tests,) if reference.tests else ()
     return reference.answers or tests or (("no answer",) if reference.unanswerable else ())
-
-
-def _digest(prompt: Sequence[int]) -> str:
-    return hashlib.sha256(",".join(map(str, prompt)).encode()).hexdigest()[:16]
 
 
 def _mean(values: Sequence[float]) -> float:

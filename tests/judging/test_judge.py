@@ -47,18 +47,13 @@ async def test_rules_say_yes_the_model_decides_the_rest_and_no_answer_is_wrong()
             assert (verdict.correct, verdict.tier) == (False, "rules")
     for answer in ("", "Unanswerable.", "no answer"):
         right = await judge.verdict(nothing, answer)
-        assert (right.correct, right.tier, right.score) == (True, "rules", 1.0)
+        assert (right.correct, right.tier) == (True, "rules")
         wrong = await Judge(RULES_ONLY).verdict(problem("Normans", domain="qa"), answer)
-        assert (wrong.correct, wrong.score) == (False, 0.0)
+        assert wrong.correct is False
     assert (await Judge(RULES_ONLY).verdict(nothing, None)).correct is False
 
 
-async def test_partial_credit_and_official_boxes_are_by_the_datasets_own_rule() -> None:
-    judge = Judge(RULES_ONLY)
-    squad = await judge.verdict(problem("yes", domain="qa", dataset="squad2"), "yes in part")
-    hotpot = await judge.verdict(problem("yes", domain="qa", dataset="hotpotqa"), "yes in part")
-    assert squad.correct is False and squad.score is not None and squad.score > 0
-    assert hotpot.score == 0.0
+async def test_official_boxes_are_by_the_datasets_own_rule() -> None:
     # As in the scripts of MATH and GSM8K; in training such a reply is undecided and the model decides.
     boxed = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
     of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))

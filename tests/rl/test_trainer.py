@@ -193,7 +193,7 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     for event in rollouts:
         assert event["correct"] == (LUCKY in event["text"].split())
         assert event["reward"] == event["terms"]["correctness"] == (10.0 if event["correct"] else -5.0)
-    assert len({e["prompt"] for e in rollouts}) == 4
+    assert len({e["problem"] for e in rollouts}) == 4
     step = events.of("step")[0]
     assert step["accuracy"] == sum(e["correct"] for e in rollouts) / 24 == report.accuracy
     assert step["truncated"] == sum(e["finish_reason"] == "length" for e in rollouts) / 24 > 0
