@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,42 +11,21 @@ from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.ablation import Outcome, Worth
+    from llm_as_judge.evaluation.ablation import Outcome
     from llm_as_judge.evaluation.summary import Summary
 
 
-@dataclass(frozen=True, slots=True)
-class Ablation:
-    """Accuracy and tokens with all parts and without each, over the seeds."""
-
-    seeds: int
-    full: "Sequence[Outcome]"
-    parts: "Sequence[Worth]"
-    file: Path
-
-    @property
-    def table(self) -> str:
-        from llm_as_judge.views.terminal import ablation_table
-
-        return ablation_table(self.full, self.parts)
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "seeds": self.seeds,
-            "full": [{"accuracy": accuracy, "tokens": tokens} for accuracy, tokens in self.full],
-            "parts": self.parts,
-            "table": self.table,
-        }
-
-
-async def run_ablation(config: "Config", parts: Sequence[str], seeds: int, *, progress: Progress = SILENT) -> Ablation:
-    """Train with all parts and without each, with ``seeds`` seeds from ``training.seed`` on.
+async def run_ablation(
+    config: "Config", parts: Sequence[str], seeds: int, *, progress: Progress = SILENT
+) -> dict[str, Any]:
+    """Train with all parts and without each, with ``seeds`` seeds from ``training.seed`` on. Returns the results.
 
     ``results_dir/ablation_<run_name>.json`` keeps every finished run: an interrupted ablation, or one with more parts
     or seeds, trains only what is missing. Raises ``ConfigError`` for an unknown part.
     """
     from llm_as_judge.config.identity import identity
     from llm_as_judge.evaluation.ablation import PARTS, without, worths
+    from llm_as_judge.views.terminal import ablation_table
 
     if not parts:
         raise ConfigError(f"--ablate: no part named; give some of {', '.join(PARTS)}")
@@ -74,8 +52,15 @@ async def run_ablation(config: "Config", parts: Sequence[str], seeds: int, *, pr
 
     full = await outcomes("full", {})
     ablated = {part: await outcomes(part, change) for part, change in changes.items()}
-    result = Ablation(seeds, full, worths(full, ablated), path)
-    write_json(path, {**result.as_json(), "runs": runs})
+    worth = worths(full, ablated)
+    result = {
+        "seeds": seeds,
+        "full": [{"accuracy": accuracy, "tokens": tokens} for accuracy, tokens in full],
+        "parts": worth,
+        "table": ablation_table(full, worth),
+        "file": str(path),
+    }
+    write_json(path, {**result, "runs": runs})
     return result
 
 

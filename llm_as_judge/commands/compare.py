@@ -4,7 +4,6 @@ Records are reused, so an interrupted comparison continues and a repeated one ru
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,55 +19,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.baselines import Matrix, Row
-    from llm_as_judge.evaluation.comparison import Compared
+    from llm_as_judge.evaluation.baselines import Matrix
     from llm_as_judge.evaluation.records import Ledger
-    from llm_as_judge.llm.client import Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """``as_json`` is the content of the results file."""
-
-    config: "Config"
-    checkpoint: Path | None
-    problems: int
-    rows: "Sequence[Compared]"
-    usage: "Usage"  # of the executor in this run
-    sandbox: str
-    file: Path
-    picture: Path
-
-    @property
-    def table(self) -> str:
-        from llm_as_judge.views.terminal import comparison_table
-
-        return comparison_table(self.rows)
-
-    @property
-    def fronts(self) -> "dict[str, list[Row]]":
-        """Pareto fronts by executor tokens and, if the executor has a price, by cost."""
-        from llm_as_judge.evaluation.comparison import front
-
-        fronts = {"tokens": front(self.rows, "tokens")}
-        return fronts | ({"cost": front(self.rows, "cost")} if any(one.row.cost > 0 for one in self.rows) else {})
-
-    def as_json(self) -> dict[str, Any]:
-        from llm_as_judge.assembly.policy import adapter_digest
-
-        return {
-            "model": self.config.base_model.key,
-            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
-            "adapter": adapter_digest(self.checkpoint),
-            "executor": self.config.executor.model,
-            "problems": self.problems,
-            "rows": [row.as_json() for row in self.rows],
-            "pareto_front": {kind: [row.name for row in rows] for kind, rows in self.fronts.items()},
-            "table": self.table,
-            "picture": str(self.picture),
-            "sandbox": self.sandbox,
-            "usage": self.usage,
-        }
 
 
 async def run_comparison(
@@ -78,21 +30,23 @@ async def run_comparison(
     checkpoint: Path | None = None,
     limit: int | None = None,
     progress: Progress = SILENT,
-) -> Comparison:
+) -> dict[str, Any]:
     """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
 
-    The best single workflow is chosen on as many training problems.
+    The best single workflow is chosen on as many training problems. Returns the content of the results file.
     """
+    from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
     from llm_as_judge.assembly.recording import policy_results
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import read_problems
     from llm_as_judge.evaluation.baselines import measure
-    from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED
+    from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED, front
     from llm_as_judge.evaluation.comparison import compare as rows_of
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
+    from llm_as_judge.views.terminal import comparison_table
     from llm_as_judge.workflow.shapes import shapes_of
 
     problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
@@ -122,9 +76,25 @@ async def run_comparison(
     rows = rows_of(matrix, policies, best)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
-    result = Comparison(config, checkpoint, len(problems), rows, usage, sandbox, file, picture)
-    comparison_chart(rows, result.fronts["tokens"], picture)
-    write_json(file, result.as_json())
+    fronts = {"tokens": front(rows, "tokens")}
+    if any(one.row.cost > 0 for one in rows):  # the executor has a price
+        fronts["cost"] = front(rows, "cost")
+    comparison_chart(rows, fronts["tokens"], picture)
+    result = {
+        "model": config.base_model.key,
+        "checkpoint": str(checkpoint) if checkpoint else None,
+        "adapter": adapter_digest(checkpoint),
+        "executor": config.executor.model,
+        "problems": len(problems),
+        "rows": [row.as_json() for row in rows],
+        "pareto_front": {kind: [row.name for row in front] for kind, front in fronts.items()},
+        "table": comparison_table(rows),
+        "file": str(file),
+        "picture": str(picture),
+        "sandbox": sandbox,
+        "usage": usage,
+    }
+    write_json(file, result)
     return result
 
 
@@ -160,11 +130,10 @@ def compare(
     """Compare the policy with other methods or ablations."""
     import asyncio
 
-    from llm_as_judge.commands.ablate import Ablation, run_ablation
+    from llm_as_judge.commands.ablate import run_ablation
     from llm_as_judge.views.terminal import TerminalProgress
 
     settings, console = options.load(), cli.make_console(as_json)
-    result: Ablation | Comparison
     with TerminalProgress(console) as progress:
         if ablate is not None:
             given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
@@ -177,8 +146,8 @@ def compare(
             result = asyncio.run(
                 run_comparison(settings, data=data, checkpoint=checkpoint, limit=limit, progress=progress)
             )
-    cli.show(console, f"figures {result.file}")
+    cli.show(console, f"figures {result['file']}")
     if as_json:
-        cli.print_json(result.as_json())
+        cli.print_json(result)
     else:
-        cli.echo(result.table)
+        cli.echo(result["table"])

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.finished import EMBEDDED, run_settings
@@ -15,7 +16,7 @@ from helpers.knowing import Knowing, knowing
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.commands.ablate import changed, run_ablation
-from llm_as_judge.commands.compare import Comparison, run_comparison
+from llm_as_judge.commands.compare import run_comparison
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -29,6 +30,7 @@ from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
 
 PROBLEMS = 24
+Compared = tuple[dict[str, Any], Config, "Uneven", int]
 
 
 @dataclass
@@ -59,7 +61,7 @@ class Uneven(Knowing):
 
 
 @pytest.fixture(scope="module")
-def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Comparison, Config, Uneven, int]]:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[str, Any], Config, Uneven, int]]:
     """The comparison of an adapter with the policy it was made of, the settings, the executor and what it was asked."""
     folder = tmp_path_factory.mktemp("compared")
     lines = [{"problem": f"What is {i} plus {i}, then?", "answer": str(2 * i), "type": "math"} for i in range(101, 173)]
@@ -82,41 +84,42 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Compari
         yield result, config, served, served.asked
 
 
-def test_every_row_is_the_method_of_its_name(compared: tuple[Comparison, Config, Uneven, int]) -> None:
-    rows = {one.row.name: one.row for one in compared[0].rows}
-    right = {name: row.overall.value for name, row in rows.items()}
+def test_every_row_is_the_method_of_its_name(compared: Compared) -> None:
+    rows = {row["name"]: row for row in compared[0]["rows"]}
+    right = {name: row["overall"] for name, row in rows.items()}
+    tokens = {name: row["executor_tokens"] for name, row in rows.items()}
     assert right["single call (IO)"] == right["AFlow's first round"] == 0
     assert 0.4 < right["chain of thought"] < 0.75
     assert right["self-consistency"] > right["chain of thought"] + 0.04, "three answers and a choice among them"
-    assert rows["self-consistency"].tokens > 3 * rows["chain of thought"].tokens
+    assert tokens["self-consistency"] > 3 * tokens["chain of thought"]
     assert right["hand-written for each domain"] == right[BEST_SINGLE] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
-    assert rows[BEST_SINGLE].plan == {"math": "program"} and 0.2 < right["random policy"] < 0.6
-    assert rows["self-refine"].tokens > 2 * rows["single call (IO)"].tokens
-    assert rows[PROBLEM_ORACLE].tokens <= rows["hand-written for each domain"].tokens
-    assert all(row.overall.n == PROBLEMS and list(row.domains) == ["math"] for row in rows.values())
-    differences = {one.row.name: one.difference for one in compared[0].rows}
+    assert rows[BEST_SINGLE]["plan"] == {"math": "program"} and 0.2 < right["random policy"] < 0.6
+    assert tokens["self-refine"] > 2 * tokens["single call (IO)"]
+    assert tokens[PROBLEM_ORACLE] <= tokens["hand-written for each domain"]
+    assert compared[0]["problems"] == PROBLEMS and all("math" in row and "qa" not in row for row in rows.values())
+    differences = {name: row["difference"] for name, row in rows.items()}
     assert [name for name, difference in differences.items() if difference is None] == [TRAINED]
     fresh = differences[UNTRAINED]
-    assert fresh is not None and (fresh.value, fresh.low, fresh.high) == (0, 0, 0), "a new adapter changes nothing"
+    assert (fresh["value"], fresh["interval"]) == (0, [0, 0]), "a new adapter changes nothing"
     gain = differences["self-refine"]
-    assert gain is not None and gain.value == pytest.approx(right[TRAINED] - right["self-refine"])
+    assert gain["value"] == pytest.approx(right[TRAINED] - right["self-refine"])
 
 
-def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: tuple[Comparison, Config, Uneven, int]) -> None:
+def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: Compared) -> None:
     first, config, served, asked = compared
-    saved = json.loads(first.file.read_text("utf-8"))
-    assert saved == json.loads(json_text(first.as_json()))
-    for row, line in zip(saved["rows"], first.table.splitlines()[2:], strict=True):
+    saved = json.loads(Path(first["file"]).read_text("utf-8"))
+    assert saved == json.loads(json_text(first))
+    for row, line in zip(saved["rows"], first["table"].splitlines()[2:], strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[0] == row["name"] and cells[1].startswith(f"{100 * row['overall']:.1f} [")
     assert saved["pareto_front"] == {kind: ["hand-written for each domain"] for kind in ("tokens", "cost")}
-    assert first.picture.read_bytes()[:4] == b"\x89PNG"
-    again = asyncio.run(run_comparison(config, checkpoint=first.checkpoint))
-    assert served.asked <= asked + 2 and again.usage.calls == 1
-    assert json_text({**again.as_json(), "usage": 0}) == json_text({**first.as_json(), "usage": 0})
+    assert Path(first["picture"]).read_bytes()[:4] == b"\x89PNG"
+    again = asyncio.run(run_comparison(config, checkpoint=Path(first["checkpoint"])))
+    assert served.asked <= asked + 2 and again["usage"].calls == 1
+    assert json_text({**again, "usage": 0}) == json_text({**first, "usage": 0})
     result = asyncio.run(run_comparison(compared[1]))
-    assert [one.row.name for one in result.rows if one.difference is None] == [UNTRAINED]
-    assert "untrained policy minus this" in result.table
+    assert [row["name"] for row in result["rows"] if row["difference"] is None] == [UNTRAINED]
+    assert "untrained policy minus this" in result["table"]
 
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
@@ -168,8 +171,8 @@ async def test_the_ablation_trains_twice_and_resumes(
     more = {"max_steps": 1, "num_return_sequences_in_group": 2, "eval_problems": 3, "max_problems": 6}
     config = load_config(EMBEDDED, run_settings(tmp_path, address, **more, **{"judge.mode": "rules"}))
     result = await run_ablation(config, ["buffer"], 1)
-    assert [worth.part for worth in result.parts] == ["buffer"]
-    assert len(result.full) == 1 and 0 <= result.full[0][0] <= 1
-    assert result.file == tmp_path / "results/ablation_grpo_mixed.json" and result.file.exists()
+    assert [worth.part for worth in result["parts"]] == ["buffer"]
+    assert len(result["full"]) == 1 and 0 <= result["full"][0]["accuracy"] <= 1
+    assert result["file"] == str(tmp_path / "results/ablation_grpo_mixed.json") and Path(result["file"]).exists()
     monkeypatch.setattr("llm_as_judge.commands.ablate._trained", None)  # finished runs are not trained again
-    assert json_text((await run_ablation(config, ["buffer"], 1)).as_json()) == json_text(result.as_json())
+    assert json_text(await run_ablation(config, ["buffer"], 1)) == json_text(result)
