@@ -1,8 +1,8 @@
 """Training order: problems of several domains in exact proportions at every batch size.
 
 Each domain's count stays within one of its share: with 40/30/30, ten slots are 4, 3 and 3 whether drawn at once or one
-by one. Within a domain nothing repeats before all problems were drawn; its datasets, and copies of a problem in a
-resampled file, are spread evenly over the epoch. The order depends on ``seed`` alone; the state is a few integers.
+by one. Within a domain nothing repeats before all problems were drawn; copies of a problem in a resampled file are
+spread over the epoch. The order depends on ``seed`` alone; the state is a few integers.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class DomainSampler:
         epoch, position = divmod(self._quota.drawn[domain] - 1, len(problems))
         if domain not in self._orders or self._orders[domain][0] != epoch:
             rng = random.Random(f"{self._seed}/{domain}/{epoch}")
-            self._orders[domain] = (epoch, _order(problems, rng))
+            self._orders[domain] = (epoch, _order([problem.question.id for problem in problems], rng))
         return problems[self._orders[domain][1][position]]
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,22 +66,22 @@ class DomainSampler:
         self._orders = {}
 
 
-def _order(problems: Sequence[Problem], rng: random.Random) -> list[int]:
-    """A random order of the positions in ``problems`` in which the problems of a dataset, and the copies of a problem
-    among these, are spread evenly: a resampled dataset is seen completely before it is seen again.
+def _order(ids: Sequence[str], rng: random.Random) -> list[int]:
+    """A random order of the positions in ``ids``. Of ``m`` copies of an id, one falls into each m-th of the epoch, so
+    that a resampled set is seen completely before it is seen again.
     """
-    order = list(range(len(problems)))
+    order = list(range(len(ids)))
     rng.shuffle(order)
-    for attribute in ("id", "dataset"):
-        keys = [getattr(problem.question, attribute) for problem in problems]
-        sizes = Counter(keys)
-        if 1 < len(sizes) < len(keys):
-            seen, places = Counter[str](), dict[int, float]()
-            for index in order:
-                places[index] = (seen[keys[index]] + rng.random()) / sizes[keys[index]]
-                seen[keys[index]] += 1
-            order.sort(key=places.__getitem__)
-    return order
+    copies = Counter(ids)
+    if len(copies) == len(ids):
+        return order
+    seen: Counter[str] = Counter()
+    places: dict[int, float] = {}
+    for index in order:
+        id_ = ids[index]
+        places[index] = (seen[id_] + rng.random()) / copies[id_]
+        seen[id_] += 1
+    return sorted(order, key=places.__getitem__)
 
 
 def _fingerprint(problems: Mapping[Domain, Sequence[Problem]]) -> str:

@@ -163,22 +163,6 @@ def test_nothing_repeats_within_an_epoch_and_copies_are_spread(unique: int, copi
         assert len(set(drawn[start : start + unique])) == unique
 
 
-@settings(max_examples=40)
-@given(st.lists(st.integers(1, 30), min_size=2, max_size=4), st.integers(1, 3), st.integers(0, 99))
-def test_the_datasets_of_a_domain_are_spread_over_an_epoch(sizes: list[int], copies: int, seed: int) -> None:
-    pool = [
-        Problem(Question(f"{name}/{i}", "?", "math", dataset=f"{name}"), Reference())
-        for name, size in enumerate(sizes)
-        for i in range(size)
-    ] * copies
-    sampler, drawn = DomainSampler({"math": pool}, {"math": 1.0}, seed), Counter[str]()
-    for count in range(1, len(pool) + 1):
-        drawn[sampler.sample(1)[0].question.dataset] += 1
-        for name, size in enumerate(sizes):
-            assert abs(drawn[f"{name}"] - count * size / sum(sizes)) <= len(sizes)
-    assert len(set(ids(DomainSampler({"math": pool}, {"math": 1.0}, seed).sample(sum(sizes))))) == sum(sizes)
-
-
 @settings(max_examples=30)
 @given(st.integers(0, 40), st.integers(1, 7))
 def test_a_resumed_sampler_continues_exactly(before: int, size: int) -> None:
