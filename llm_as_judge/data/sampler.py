@@ -85,6 +85,5 @@ def _order(ids: Sequence[str], rng: random.Random) -> list[int]:
 
 
 def _fingerprint(problems: Mapping[Domain, Sequence[Problem]]) -> str:
-    questions = ((domain, problem.question) for domain, several in problems.items() for problem in several)
-    lines = (f"{domain} {question.dataset} {question.id}" for domain, question in questions)
+    lines = (f"{domain} {problem.question.id}" for domain, several in problems.items() for problem in several)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
