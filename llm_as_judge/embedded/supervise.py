@@ -24,12 +24,6 @@ from llm_as_judge.embedded.server import MODEL_NAME, serve
 from llm_as_judge.errors import ConfigError, ProviderError
 
 _START_SECONDS = 60.0
-#: Without these glibc returns freed memory to the system after every tensor; decoding is several times slower.
-_MALLOC = {
-    "MALLOC_MMAP_THRESHOLD_": "4000000000",
-    "MALLOC_TRIM_THRESHOLD_": "8000000000",
-    "MALLOC_TOP_PAD_": "268435456",
-}
 
 
 async def served_model(base_url: str) -> str | None:
@@ -110,7 +104,7 @@ class EmbeddedServer:
     def _start(self) -> subprocess.Popen[bytes]:
         if self.log_file:
             self.log_file.parent.mkdir(parents=True, exist_ok=True)
-        env = {**os.environ, **_MALLOC, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+        env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "llm_as_judge.embedded.supervise", self.host, str(self.port)]
         with self.log_file.open("ab") if self.log_file else open(os.devnull, "wb") as log:
             return subprocess.Popen(
