@@ -36,6 +36,7 @@ from llm_as_judge.operators.catalog import OPERATORS, type_word
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
+from llm_as_judge.sandbox.host import _known_modules
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
 from llm_as_judge.types import (
@@ -177,7 +178,7 @@ def read_response(text: str) -> None:
             read(text)
     _message('{"choices": [{"message": {"content": ' + json.dumps(text[: len(text) // 8]) + "}}]}")
     _cause(429, _text(body)), _cause(400, _text(body))
-    Transport(ServerConfig(base_url="http://localhost/v1"))._quote(body)
+    Transport(ServerConfig(base_url="http://localhost/v1"))._quote(_text(body))
 
 
 #: Reader -> characters of the largest text that reaches it.
@@ -186,6 +187,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "extract_code after a prefill": (KEPT, lambda text: extract_code(text, "```python\nclass Workflow:")),
     "lint": (LONGEST_PARSED, lambda text: lint(extract_code(text))),
     "lint, longer": (KEPT, lint),
+    "imports of AFlow": (LONGEST_PARSED, lambda text: _known_modules.__wrapped__(extract_code(text))),
     "shape": (LONGEST_PARSED, lambda text: shape(extract_code(text))),
     "normalise_code": (LONGEST_PARSED, lambda text: normalise_code(extract_code(text))),
     **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
