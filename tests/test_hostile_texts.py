@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ from helpers.rollouts import record_of
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import LONGEST_PARSED
+from llm_as_judge.answers.qa_metrics import QA_SCORES
 from llm_as_judge.config.schema import RewardConfig
+from llm_as_judge.data.dataset import Metric
+from llm_as_judge.evaluation.official import answer_scores
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
 from llm_as_judge.judging.audit import AuditedJudge
@@ -181,6 +185,10 @@ def read_response(text: str) -> None:
     Transport(ServerConfig(base_url="http://localhost/v1"))._quote(_text(body))
 
 
+def official_metric(name: Metric, text: str) -> object:
+    return answer_scores(name, text, REFERENCES["qa"])
+
+
 #: Reader -> characters of the largest text that reaches it.
 READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "extract_code": (KEPT, extract_code),
@@ -193,6 +201,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
     "official verdict": (KEPT, judge(PROBLEMS["math"], official=True)),
     "unanswerable": (KEPT, judge(UNANSWERABLE)),
+    **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in QA_SCORES},
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
     "audit": (KEPT, audit),
