@@ -87,7 +87,7 @@ async def run_comparison(
         "executor": config.executor.model,
         "problems": len(problems),
         "rows": [row.as_json() for row in rows],
-        "pareto_front": {kind: [row.name for row in front] for kind, front in fronts.items()},
+        "pareto_front": {kind: [row.name for row in members] for kind, members in fronts.items()},
         "table": comparison_table(rows),
         "file": str(file),
         "picture": str(picture),

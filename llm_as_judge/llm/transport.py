@@ -7,7 +7,6 @@ not followed: they would send prompts to another host. (The ``openai`` library t
 """
 
 import asyncio
-import itertools
 import json
 import logging
 import random
@@ -126,7 +125,9 @@ class Transport:
 
     async def _reply(self, path: str, data: bytes | None, parse: Callable[[str], T], where: str) -> T:
         """The reply to a request that is sent again after temporary failures, at most ``max_retries`` times."""
-        for attempt in itertools.count(1):
+        attempt = 0
+        while True:
+            attempt += 1
             begun = time.monotonic()
             try:
                 return await self._attempt(path, data, parse)
@@ -141,7 +142,6 @@ class Transport:
                 growing = min(_BACKOFF_S * 2 ** (attempt - 1), _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
                 wait = growing if failure.wait_s is None else failure.wait_s
             await asyncio.sleep(wait)
-        raise AssertionError  # the loop above has no end
 
     async def _attempt(self, path: str, data: bytes | None, parse: Callable[[str], T]) -> T:
         method, body = "GET" if data is None else "POST", bytearray()
@@ -162,10 +162,11 @@ class Transport:
             what = f"the reply broke off ({type(error).__name__}: {self._quote(str(error))})"
             raise _Failure(what, "connection") from error
         if not 200 <= response.status < 300:
-            said = response.headers.get("Location") if 300 <= response.status < 400 else None
+            target = response.headers.get("Location") if response.status < 400 else None
+            said = f"redirects to {target}" if target else _text(body)
             cause = _cause(response.status, _text(body))
             raise _Failure(
-                f"HTTP {response.status}: {self._quote(_text(body) if said is None else f'redirects to {said}')}",
+                f"HTTP {response.status}: {self._quote(said)}",
                 cause,
                 temporary=cause in ("overload", "timeout", "server"),
                 wait_s=_asked(response.headers.get("Retry-After", "")),

@@ -56,11 +56,12 @@ def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor |
     if 0 < top_k < logits.shape[-1]:
         # In the vocabulary's order: two nearly equal tokens must not change places between batch shapes.
         ids = logits.detach().topk(top_k, dim=-1, sorted=False).indices.sort(-1).values
-        there = None if kept is None else (ids == kept).any(-1, keepdim=True)
-        ids = ids if kept is None else torch.cat([ids, kept], -1)
-        logits = logits.gather(-1, ids)
-        if there is not None:
-            logits = torch.cat([logits[..., :-1], logits[..., -1:].masked_fill(there, -torch.inf)], -1)
+        if kept is None:
+            logits = logits.gather(-1, ids)
+        else:  # one more column, empty if the token is among the others
+            again = (ids == kept).any(-1, keepdim=True)
+            own = logits.gather(-1, kept).masked_fill(again, -torch.inf)
+            logits, ids = torch.cat([logits.gather(-1, ids), own], -1), torch.cat([ids, kept], -1)
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()
     if temperature != 1.0:

@@ -55,8 +55,9 @@ def shape(source: str) -> str:
     try:
         with one_error():
             tree = quiet_parse(source, LONGEST_PARSED)
-            names = {getattr(node, "name", "") for node in ast.walk(tree)}
-            places = read_imports(list(ast.walk(tree)), OPERATORS, "", Report()).places(tree)
+            nodes = list(ast.walk(tree))
+            names = {getattr(node, "name", "") for node in nodes}
+            places = read_imports(nodes, OPERATORS, "", Report()).places(tree)
             operators = {place: name for place, (name, _) in places.items()}
             return _text(_units([tree], operators)) if {"Workflow", "__call__"} <= names else "invalid"
     except SyntaxError:

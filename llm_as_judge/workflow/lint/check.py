@@ -143,12 +143,16 @@ def _accepts(signature: inspect.Signature, positional: int, *keywords: str) -> b
 def _parameters(function: Function) -> list[inspect.Parameter]:
     """Parameters as ``inspect.signature`` gives them, with None for every default."""
     given, Parameter, needed = function.args, inspect.Parameter, inspect.Parameter.empty
-    defaults = [needed] * (len(given.posonlyargs) + len(given.args) - len(given.defaults)) + [None] * len(
-        given.defaults
-    )
-    kinds = [Parameter.POSITIONAL_ONLY] * len(given.posonlyargs) + [Parameter.POSITIONAL_OR_KEYWORD] * len(given.args)
-    names = [argument.arg for argument in (*given.posonlyargs, *given.args)]
-    found = [Parameter(n, kind, default=d) for n, kind, d in zip(names, kinds, defaults, strict=True)]
+    places = [*given.posonlyargs, *given.args]
+    first_default = len(places) - len(given.defaults)
+    found = [
+        Parameter(
+            argument.arg,
+            Parameter.POSITIONAL_ONLY if i < len(given.posonlyargs) else Parameter.POSITIONAL_OR_KEYWORD,
+            default=needed if i < first_default else None,
+        )
+        for i, argument in enumerate(places)
+    ]
     if given.vararg:
         found.append(Parameter(given.vararg.arg, Parameter.VAR_POSITIONAL))
     for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
