@@ -46,6 +46,7 @@ async def policy_results(
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
         author = await on_device(load_author, config, checkpoint, progress=progress)
+        services.hosted.share(author)
 
         def advance(done: int) -> None:
             progress.advance(name, done, len(problems))

@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
+from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.progress import SILENT, Progress
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
@@ -39,6 +40,7 @@ class Services:
     official: RolloutParts  # rollouts judged by rules and tests only: the benchmark's own metric
     audited: AuditedJudge | None  # the training judge, if its verdicts are audited
     alone: Judge | None  # the LLM judge without rules, if a model judges
+    hosted: HostedModels  # to be given the policy once it is loaded
 
     def usage(self) -> dict[str, Usage]:
         return {role: client.usage for role, client in self.clients.items()}
@@ -55,7 +57,8 @@ async def open_services(
     enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
     roles = ROLES if judging else ROLES[:1]
-    async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles) as clients:
+    hosted = HostedModels(config)
+    async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles, hosted) as clients:
         model, second = clients.get("judge"), clients.get("second_judge")
         judge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
@@ -76,7 +79,7 @@ async def open_services(
             truncated="mask" if config.training.mask_truncated_completions else "floor",
             extra=own_rewards,
         )
-        yield Services(clients, sandbox, enhance, runner, training, official, audited, alone)
+        yield Services(clients, sandbox, enhance, runner, training, official, audited, alone, hosted)
 
 
 @asynccontextmanager
@@ -87,8 +90,11 @@ async def open_judge(config: Config) -> AsyncIterator[Judge]:
 
 
 @asynccontextmanager
-async def open_clients(config: Config, roles: Sequence[str]) -> AsyncIterator[dict[str, LLMClient]]:
-    """The configured models of ``roles``, each checked by one request."""
+async def open_clients(
+    config: Config, roles: Sequence[str], hosted: HostedModels | None = None
+) -> AsyncIterator[dict[str, LLMClient]]:
+    """The configured models of ``roles``, each checked by one request, except the policy, which is not loaded yet."""
+    hosted = hosted or HostedModels(config)
     endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:
         for address in {e.base_url for e in endpoints.values() if e.provider == "embedded"}:
@@ -96,6 +102,8 @@ async def open_clients(config: Config, roles: Sequence[str]) -> AsyncIterator[di
             await stack.enter_async_context(EmbeddedServer(address, log))
         clients = {}
         for role, endpoint in endpoints.items():
-            clients[role] = await stack.enter_async_context(LLMClient(endpoint))
-            await clients[role].check()
+            own = [hosted.server(endpoint)] if endpoint.provider == "local" else []
+            clients[role] = await stack.enter_async_context(LLMClient(endpoint, own))
+            if not own or endpoint.model != POLICY:
+                await clients[role].check()
         yield clients

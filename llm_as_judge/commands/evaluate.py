@@ -100,7 +100,8 @@ async def run_evaluation(
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
             author = Given(lambda question: text)
         else:
-            author = await on_device(load_author, config, checkpoint, progress=progress)
+            author = policy = await on_device(load_author, config, checkpoint, progress=progress)
+            services.hosted.share(policy)
             parts = services.official
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)

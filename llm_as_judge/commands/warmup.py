@@ -43,8 +43,10 @@ class WarmedUp:
 def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = SILENT) -> WarmedUp:
     """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
 
-    Stops when the held-out loss has not fallen for two looks; the newest checkpoint is the best one, from which
-    ``resume`` continues. If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
+    Stops when ``warmup.enough_valid`` of the sampled workflows are valid, because a longer warm-up only narrows what
+    GRPO can choose from, or when the held-out loss has not fallen for two looks. The newest checkpoint is the best one,
+    from which ``resume`` continues. If a launcher started several processes, this is rank 0; ``assembly.follow`` is the
+    others.
 
     Raises ``ConfigError``, ``DataError``.
     """
@@ -74,22 +76,25 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
         loop.optimizer.share()
         held_out, looks = pairs.held_out(), list[Look]()
 
-        def look() -> float:
+        def look() -> bool:
+            """Measures the policy; whether it writes enough valid workflows."""
             policy = replace(author, version=loop.steps)
             written = look_at(policy, pairs.held_out_questions, settings.look_samples)
             looks.append(Look(loop.steps, loop.loss(held_out), written))
             progress.say(str(looks[-1]))
-            return looks[-1].loss
+            return written.valid_rate >= settings.enough_valid
 
         progress.say(f"what the policy writes for {len(pairs.held_out_questions)} problems before the warm-up:")
         look()
-        while loop.steps < settings.sft_steps:
+        enough = False
+        while loop.steps < settings.sft_steps and not enough:
             loop.step(pairs.draw())
             progress.advance("warm-up", loop.steps, settings.sft_steps)
             if loop.steps % settings.look_every and loop.steps != settings.sft_steps:
                 continue
-            least = min([look(), *(one.loss for one in looks)])
-            if looks[-1].loss == least:
+            enough = look()
+            least = min(one.loss for one in looks)
+            if enough or looks[-1].loss == least:
                 state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
                 best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
             elif looks[-2].loss != least:

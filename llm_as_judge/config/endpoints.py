@@ -41,14 +41,21 @@ class EngineConfig(ServerConfig):
 class EndpointConfig(ServerConfig):
     """An OpenAI-compatible LLM service: the executor's, and extended by ``JudgeConfig`` the judge's."""
 
-    provider: Literal["embedded", "openai"] = Field(
-        "embedded", description="embedded: the nano model, served by the run; openai: the service at base_url."
+    provider: Literal["embedded", "openai", "local"] = Field(
+        "embedded",
+        description="embedded: the nano model, served by the run; openai: the service at base_url; local: weights in "
+        "this process, without a server.",
     )
     more_urls: Urls = Field((), description="Further addresses of the model; the least busy one is used.")
-    model: str = Field("nano-executor", min_length=1, description="Model name at the service.")
+    model: str = Field(
+        "nano-executor",
+        min_length=1,
+        description="Model name at the service; if local: policy (its base weights), a folder, GGUF file or hub id.",
+    )
     temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     max_tokens: int = Field(2048, gt=0, description="Maximum tokens of a reply, including reasoning.")
+    context: int = Field(4096, gt=1, description="Maximum tokens of a prompt with its reply, if local.")
     price_per_million_input: Float = Field(0.0, ge=0, description="Price per million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price per million completion tokens.")
     reasoning_effort: str = Field(

@@ -190,6 +190,8 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
         return BaseModelEntry(name, place), _flatten(defaults)
     if Path(name).expanduser().is_dir():
         return BaseModelEntry(Path(name).resolve().name, str(Path(name).expanduser())), {}
+    if name.endswith(".gguf") and Path(name).expanduser().is_file():
+        return BaseModelEntry(Path(name).stem, str(Path(name).expanduser().resolve())), {}
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         return BaseModelEntry(name.rpartition("/")[2], name), {}
     raise ConfigError(

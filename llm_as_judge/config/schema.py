@@ -59,6 +59,9 @@ class WarmupConfig(Strict):
     sft_learning_rate: Float = Field(7e-4, gt=0, le=1, description="Peak learning rate; decays linearly.")
     problems_per_step: int = Field(1, gt=0, le=MAX_ITEMS, description="Problems per step.")
     workflows_per_problem: int = Field(10, gt=0, le=MAX_ITEMS, description="Workflows per problem and step.")
+    enough_valid: Float = Field(
+        0.95, gt=0, le=1, description="Share of valid workflows at temperature 1 at which the warm-up stops."
+    )
     look_every: int = Field(20, gt=0, description="Steps between measurements on held-out problems.")
     look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
     look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
@@ -347,6 +350,9 @@ class Config(Strict):
                 found["second_judge"] = judge.model_copy(update=second)
         return found
 
+
+#: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
+POLICY = "policy"
 
 SECTIONS: dict[str, type[BaseModel]] = {
     name: typing.cast("type[BaseModel]", field.annotation) for name, field in Config.model_fields.items()

@@ -13,17 +13,16 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.llm.places import Load
+from llm_as_judge.llm.places import Load, Places
 from llm_as_judge.types import Exchange
 
-if TYPE_CHECKING:
-    from llm_as_judge.llm.transport import Transport
+T = TypeVar("T")
 
 #: Seconds for which other addresses are preferred to one that failed.
 _AVOID_S = 30.0
@@ -64,6 +63,22 @@ class ChatModel(Protocol):
     ) -> Exchange: ...
 
 
+class Server(Protocol):
+    """What answers the requests of the OpenAI protocol: ``transport.Transport``, or a model in this process."""
+
+    root: str  # distinguishes it from others
+
+    @property
+    def places(self) -> Places: ...
+
+    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T: ...
+
+    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        """The reply's text as read by ``parse``. Raises as ``ChatModel`` says."""
+
+    async def aclose(self) -> None: ...
+
+
 def derived_seed(*parts: object) -> int:
     """A seed in [0, 2**31) from the text of ``parts``, such as run, problem and prompt; the same in every process."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
@@ -79,9 +94,9 @@ class _UnderWay:
 
 
 class LLMClient:
-    """``ChatModel`` over HTTP. Raises ``ConfigError`` for a bad address."""
+    """``ChatModel`` over HTTP, or over the given ``servers``. Raises ``ConfigError`` for a bad address."""
 
-    def __init__(self, config: EndpointConfig) -> None:
+    def __init__(self, config: EndpointConfig, servers: Sequence[Server] = ()) -> None:
         from llm_as_judge.llm.transport import Transport  # here: it imports aiohttp, which is slow
 
         self.config = config
@@ -89,7 +104,9 @@ class LLMClient:
         self._cached: dict[bytes, Exchange] = {}  # by the hash of the request
         self._under_way: dict[bytes, _UnderWay] = {}
         urls = dict.fromkeys((config.base_url, *config.more_urls))
-        self._servers = [Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls]
+        self._servers: Sequence[Server] = servers or [
+            Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls
+        ]
         self._failed_at = {server.root: -math.inf for server in self._servers}
 
     async def __aenter__(self) -> "LLMClient":
@@ -198,7 +215,7 @@ class LLMClient:
         }
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
-    async def _complete(self, request: Mapping[str, Any], servers: "Sequence[Transport]") -> Exchange:
+    async def _complete(self, request: Mapping[str, Any], servers: Sequence[Server]) -> Exchange:
         """The reply of one completion, added to ``usage``."""
         try:
             reply = await self._post(request, list(servers))
@@ -213,7 +230,7 @@ class LLMClient:
     def _count(self, **added: float) -> None:
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
-    async def _post(self, request: Mapping[str, Any], left: "list[Transport]") -> Exchange:
+    async def _post(self, request: Mapping[str, Any], left: list[Server]) -> Exchange:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
         while True:
             now = time.monotonic()

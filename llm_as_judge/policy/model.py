@@ -29,10 +29,11 @@ from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import chat_ids
 from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
-from llm_as_judge.policy.weights import let_others_read, load_folder, load_gguf
+from llm_as_judge.policy.weights import end_ids, let_others_read, load_model
 from llm_as_judge.types import Completion, Prompt
 
 _EMBEDDED = 512
@@ -79,6 +80,7 @@ class Policy:
         # Computes plain attention unless a forward pass brings a prefix tree.
         if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
             self.base.set_attn_implementation(ATTENTION)
+        self.packed = PackedLinears(self.base)
         self.model.train()
 
     @classmethod
@@ -90,10 +92,7 @@ class Policy:
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
-        cure = "give a directory with a Hugging Face model, or the id of one on the hub"
-        with refusing(ConfigError, f"model.model_name={config.model_name!r}: {path} cannot be loaded", cure):
-            load = load_gguf if path.endswith(".gguf") else load_folder
-            tokenizer, base = load(Path(path), config.dtype)
+        tokenizer, base = load_model(path, config.dtype, f"model.model_name={config.model_name!r}")
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:
             policy.load_adapter(config.adapter)
@@ -123,11 +122,7 @@ class Policy:
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        """All ids that end a turn, from the tokenizer and the generation config."""
-        ends = {self.tokenizer.eos_token_id}
-        configured = getattr(self.base.generation_config, "eos_token_id", None)
-        ends |= set(configured) if isinstance(configured, list) else {configured}
-        return frozenset(int(i) for i in ends if i is not None)
+        return end_ids(self.base, self.tokenizer)
 
     def trainable_parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
@@ -220,7 +215,8 @@ class Policy:
     def generation_weights(self) -> Iterator[Any]:
         """Puts the base model in evaluation mode for the block, then restores everything bit for bit.
 
-        In float32 the adapter is merged into copies of the weights, which saves small models a third of the time. In
+        On a CPU the frozen weights of larger models are used in a layout for decoding (``policy.packed``). Otherwise,
+        in float32, the adapter is merged into copies of the weights, which saves small models a third of the time. In
         lower precision merging would round small updates away, so the adapter stays separate, as it does on a head that
         shares its weights with the embedding.
         """
@@ -230,11 +226,11 @@ class Policy:
         embedding = getattr(base.get_input_embeddings(), "weight", None)
         adapted = [layer.get_base_layer() for layer in layers]
         plain = all(isinstance(own, torch.nn.Linear) and own.weight is not embedding for own in adapted)
-        merged = layers if plain and base.dtype == torch.float32 else []
+        merged = layers if plain and base.dtype == torch.float32 and not self.packed.wanted else []
         originals = [layer.get_base_layer().weight.data for layer in merged]
         self.model.eval()
         try:
-            with self.model.disable_adapter() if merged else nullcontext():
+            with self.model.disable_adapter() if merged else nullcontext(), self.packed.used():
                 for layer, original in zip(merged, originals, strict=True):
                     layer.get_base_layer().weight.data = original + layer.get_delta_weight("default").detach()
                 yield base

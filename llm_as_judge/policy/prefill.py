@@ -58,6 +58,11 @@ class Store:
         return layer
 
 
+def prefill_kernel(device: torch.device) -> Kernel:
+    """On other devices than the CPU a mask of a few thousand tokens is cheaper than compiling FlexAttention."""
+    return "cascade" if kernel_for(device) == "cascade" else "dense"
+
+
 def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
     """Last hidden state [P, hidden] of every prompt, and the store to decode from.
 
@@ -67,8 +72,7 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
     common = min(common_length(*prompts), min(map(len, prompts)) - 1)
     longest = max(map(len, prompts)) - common
     base.set_attn_implementation(ATTENTION)
-    # On other devices than the CPU a mask of a few thousand tokens is cheaper than compiling FlexAttention.
-    kernel: Kernel = "cascade" if kernel_for(base.device) == "cascade" else "dense"
+    kernel = prefill_kernel(base.device)
     last: list[Tensor] = []
     layers: list[LayerStore] = []
     for members in padded_batches([len(p) for p in prompts], PREFILL_TOKENS):

@@ -47,7 +47,7 @@ class VLLMEngine:
     def __init__(
         self, config: EngineConfig, model: str, adapter_dir: Path, tokenizer: Any, *, own: OwnServer | None = None
     ) -> None:
-        self._config = config
+        self.config = config
         self._own = own
         self._base_model = model
         self._adapter_dir = adapter_dir
@@ -64,7 +64,7 @@ class VLLMEngine:
             names = await transport.get("/models", model_names)
             if self._base_model not in names:
                 raise ConfigError(
-                    f"{self._config.base_url} serves {', '.join(names) or 'no model'}, not {self._base_model}; "
+                    f"{self.config.base_url} serves {', '.join(names) or 'no model'}, not {self._base_model}; "
                     "start it with that model, or let --served-model-name say so"
                 )
             reply = await self._complete(transport, [0], _fields(n=1, max_tokens=1))
@@ -152,7 +152,7 @@ class VLLMEngine:
 
     def _run(self, ask: Callable[[Transport], Awaitable[T]]) -> T:
         async def run() -> T:
-            transport = Transport(self._config, restart_s=self._config.restart_s, answered=self._answered)
+            transport = Transport(self.config, restart_s=self.config.restart_s, answered=self._answered)
             try:
                 async with transport:
                     return await ask(transport)
@@ -191,7 +191,7 @@ class VLLMEngine:
         """Completions whose text is decoded from the ids, not vLLM's text, so that both engines decode alike."""
         choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
         if len(choices) != count:
-            raise ProviderError(f"{self._config.base_url} returned {len(choices)} completions instead of {count}")
+            raise ProviderError(f"{self.config.base_url} returned {len(choices)} completions instead of {count}")
         return [
             # If the reason is "stop", the ids include the end-of-sequence id.
             completion_of(self._tokenizer, prompt, *self._sampled(c), c["finish_reason"] == "stop", self.version)
@@ -204,15 +204,15 @@ class VLLMEngine:
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if not ids or logprobs is None or len(ids) != len(logprobs):
             raise ProviderError(
-                f"{self._config.base_url} returned no token ids with log-probs; upgrade the server "
+                f"{self.config.base_url} returned no token ids with log-probs; upgrade the server "
                 "(return_token_ids needs vLLM >= 0.10.2)"
             )
         if any(p is None or not math.isfinite(p) for p in logprobs):
             raise ProviderError(
-                f"{self._config.base_url} returned a log-prob that is not finite; check --logprobs-mode and the model"
+                f"{self.config.base_url} returned a log-prob that is not finite; check --logprobs-mode and the model"
             )
         if (reason := choice.get("finish_reason")) not in ("stop", "length"):
-            raise ProviderError(f"{self._config.base_url} ended a completion by {reason!r}; see the server's own log")
+            raise ProviderError(f"{self.config.base_url} ended a completion by {reason!r}; see the server's own log")
         return [int(i) for i in ids], [float(p) for p in logprobs]
 
 

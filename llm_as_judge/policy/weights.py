@@ -1,5 +1,11 @@
 """Loading of base model and tokenizer from a folder, the Hugging Face hub or a GGUF file; access to saved weights."""
 
+import contextlib
+import hashlib
+import importlib.util
+import logging
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +15,20 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
 
+from llm_as_judge.errors import ConfigError, refusing
+
+logger = logging.getLogger(__name__)
+
 _HUB_TIMEOUT_S = 10.0
+
+
+def load_model(path: str, dtype: str, setting: str) -> tuple[Any, Any]:
+    """Tokenizer and causal LM. Raises ``ConfigError``, which names ``setting``, if they cannot be loaded."""
+    cure = "give a directory with a Hugging Face model, a GGUF file, or the id of a model on the hub"
+    if path.endswith(".gguf") and importlib.util.find_spec("gguf") is None:
+        raise ConfigError(f"{setting}: {path} needs the package gguf; install it: python -m pip install gguf")
+    with refusing(ConfigError, f"{setting}: {path} cannot be loaded", cure):
+        return load_gguf(Path(path), dtype) if path.endswith(".gguf") else load_folder(path, dtype)
 
 
 def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
@@ -30,16 +49,55 @@ def _prefer_cache(hub_id: str) -> None:
 
 
 def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
-    """Tokenizer and causal LM of a GGUF file; weights are dequantized, as an adapter needs plain linear layers."""
+    """Tokenizer and causal LM of a GGUF file; weights are dequantized, as an adapter needs plain linear layers.
+
+    The converted model is kept in the user's cache, at four bytes a parameter: converting takes up to minutes, of which
+    most are for the tokenizer.
+    """
+    stat = path.stat()
+    name = f"{path.resolve()}/{stat.st_size}/{stat.st_mtime_ns}"
+    folder = _cache() / f"{path.stem}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    if not (folder / "config.json").exists():
+        try:
+            _convert(path, folder)
+        except OSError as error:
+            logger.warning("%s could not be kept converted in %s (%s)", path, folder.parent, error.strerror or error)
+            return load_tokenizer(str(path)), _dequantized(path, dtype)
+    return load_folder(folder, dtype)
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llm-as-judge" / "gguf"
+
+
+def _convert(path: Path, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as aside:
+        made = Path(aside) / "model"
+        _dequantized(path, "float32").save_pretrained(made)
+        load_tokenizer(str(path)).save_pretrained(made)
+        with contextlib.suppress(OSError):  # of another process that was faster
+            made.rename(folder)
+    if not folder.exists():
+        raise FileNotFoundError(f"{folder} could not be made")
+
+
+def _dequantized(path: Path, dtype: str) -> Any:
     from transformers import GgufConfig, modeling_gguf_pytorch_utils
 
     # disable_progress_bar() has no effect on this module's own tqdm.
     vars(modeling_gguf_pytorch_utils)["tqdm"] = hf_logging.tqdm
-    unpacked = GgufConfig(dequantize=True)
-    base = AutoModelForCausalLM.from_pretrained(
-        path.parent, gguf_file=path.name, dtype=dtype, quantization_config=unpacked
+    return AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=dtype, quantization_config=GgufConfig(dequantize=True)
     )
-    return load_tokenizer(str(path)), base
+
+
+def end_ids(base: Any, tokenizer: Any) -> frozenset[int]:
+    """All ids that end a turn, from the tokenizer and the generation config."""
+    ends = {tokenizer.eos_token_id}
+    configured = getattr(base.generation_config, "eos_token_id", None)
+    ends |= set(configured) if isinstance(configured, list) else {configured}
+    return frozenset(int(i) for i in ends if i is not None)
 
 
 def let_others_read(folder: Path) -> None:

@@ -18,10 +18,11 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
+from llm_as_judge.assembly.training import open_training
 from llm_as_judge.commands.train import run_training
 from llm_as_judge.commands.warmup_pairs import Pairs
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import BudgetConfig
+from llm_as_judge.config.schema import BudgetConfig, Config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
 from llm_as_judge.errors import BudgetSpent
 from llm_as_judge.events import RunEvent, UsageEvent
@@ -274,3 +275,29 @@ def test_training_stops_whole_and_continues_with_space(
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
     kept = [json.loads(line) for path in places["buffer"].rglob("*_top_samples.jsonl") for line in path.open()]
     assert {entry["step"] for entry in kept} == {event["step"] for event in log if event.get("correct")}
+
+
+def test_one_model_in_both_roles_gives_the_same_run_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The policy's base weights answer the operators, with the adapter off, in one process without a server."""
+
+    def run(name: str, *steps: int) -> tuple[bytes, list[tuple[object, ...]]]:
+        folder = tmp_path / name
+        local = {"executor.provider": "local", "executor.model": "policy", "executor.context": 1024, "judge.mode": "rules"}
+        chosen = run_settings(folder, "http://127.0.0.1:9/v1", eval_every=0, **local, lookahead=0)
+        for done in steps:
+            config = load_config(EMBEDDED, [*chosen, f"max_steps={done}"])
+            asyncio.run(run_steps(config, resume=done > steps[0]))
+        events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
+        fields = ("step", "problem", "text", "answer", "executor_tokens", "reward")
+        rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
+        return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+
+    async def run_steps(config: Config, resume: bool) -> None:
+        async with open_training(config, resume=resume) as training:
+            await training.train()
+
+    whole, resumed = run("whole", 2), run("resumed", 1, 2)
+    assert whole == resumed
+    assert len(whole[1]) == 18 and all(tokens for *_, tokens, _ in whole[1]), "each workflow asked the executor"

@@ -35,7 +35,7 @@ class NumberTokenizer:
         words = text.split()
         return [int(w) if w.isdigit() else 3 + sum(map(ord, w)) % (VOCABULARY - 3) for w in words]
 
-    def decode(self, token_ids: Sequence[int]) -> str:
+    def decode(self, token_ids: Sequence[int], **kwargs: Any) -> str:
         return " ".join(map(str, token_ids))
 
     def apply_chat_template(self, messages: list[dict[str, str]], **kwargs: Any) -> list[int] | str:

@@ -1,0 +1,101 @@
+"""Models of ``provider: local``: executor and judge answered by the policy's base weights or by others, loaded once."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.schema import POLICY, Config
+from llm_as_judge.llm.client import Server
+from llm_as_judge.llm.places import Places
+
+if TYPE_CHECKING:
+    from llm_as_judge.evaluation.evaluate import PolicyAuthor
+    from llm_as_judge.policy.answering import Answerer
+    from llm_as_judge.policy.model import Policy
+
+T = TypeVar("T")
+
+
+class HostedModels:
+    """The run's own models by the name that ``executor.model`` or ``judge.model`` gives.
+
+    ``share`` is called when the policy is loaded, before the first request. Without it, as in ``workflow run``, its
+    base weights are loaded at the first request.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._policy: Policy | None = None
+        self._hosted: dict[str, _Hosted] = {}
+
+    def server(self, endpoint: EndpointConfig) -> Server:
+        """The server of ``endpoint.model``, one for all roles that name it."""
+        from llm_as_judge.policy.local_server import LocalServer  # here, as it imports torch
+
+        name = endpoint.model
+        if name not in self._hosted:
+            of_name = [e for e in self._config.endpoints().values() if e.provider == "local" and e.model == name]
+            rows, context = max(e.concurrency for e in of_name), max(e.context for e in of_name)
+            load = partial(self._load, name, rows, context)
+            timeout_s = max(e.timeout_s for e in of_name)
+            self._hosted[name] = _Hosted(LocalServer(name, load, rows, timeout_s))
+        return self._hosted[name]
+
+    def share(self, author: "PolicyAuthor") -> None:
+        """Answers for ``policy`` with the author's base weights, or with the vLLM server that it samples from."""
+        from llm_as_judge.llm.transport import Transport
+        from llm_as_judge.policy.vllm import VLLMEngine
+
+        self._policy = author.policy
+        if POLICY in self._hosted and isinstance(author.engine, VLLMEngine):
+            self._hosted[POLICY].move(Transport(author.engine.config), self._config.base_model.path)
+
+    def _load(self, name: str, rows: int, context: int) -> "Answerer":
+        from llm_as_judge.assembly.policy import load_policy
+        from llm_as_judge.policy.answering import Answerer, FrozenModel
+        from llm_as_judge.policy.device import resolve_device, resolve_dtype
+        from llm_as_judge.policy.packed import PackedLinears
+        from llm_as_judge.policy.weights import end_ids, load_model
+
+        config = self._config
+        if name == POLICY:
+            policy = self._policy = self._policy or load_policy(config)
+            off = policy.model.disable_adapter
+            frozen = FrozenModel(policy.base, policy.tokenizer, policy.eos_token_ids, policy.packed, off)
+        else:
+            device = resolve_device(config.model.device)
+            tokenizer, base = load_model(locate_weights(name), config.model.dtype, f"executor or judge model {name!r}")
+            base = base.to(device=device, dtype=resolve_dtype(config.model.dtype, device, base.num_parameters()))
+            base.requires_grad_(False)
+            frozen = FrozenModel(base, tokenizer, end_ids(base, tokenizer), PackedLinears(base))
+        return Answerer(frozen, rows, context)
+
+
+class _Hosted:
+    """A server that ``move`` may replace before its first request."""
+
+    def __init__(self, server: Server) -> None:
+        self.root = server.root
+        self._server = server
+        self._model = ""
+
+    def move(self, server: Server, model: str) -> None:
+        """Sends all requests to ``server``, which knows the model as ``model``."""
+        self._server, self._model = server, model
+
+    @property
+    def places(self) -> Places:
+        return self._server.places
+
+    async def aclose(self) -> None:
+        await self._server.aclose()
+
+    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
+        return await self._server.get(path, parse, who)
+
+    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        if self._model:
+            body = {**(body or {}), "model": self._model}
+        return await self._server.post(path, body, parse, who)

@@ -1,0 +1,269 @@
+"""Answers to chat requests by frozen weights of this process, decoded together; rows join and leave at every token.
+
+A request's answer depends on nothing but the request: every decoding step has the same number of rows, caches have
+padded lengths, prompts are forwarded alone, and each request draws from its own generator. So neither arrival nor
+neighbours change a bit of its logits.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import AttentionInterface
+
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.attention import ATTENTION as TREE_ATTENTION
+from llm_as_judge.policy.attention import Tree, row_hidden
+from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
+from llm_as_judge.policy.forward import logits_of
+from llm_as_judge.policy.local import draw, refuse
+from llm_as_judge.policy.packed import PackedLinears
+from llm_as_judge.policy.prefill import prefill_kernel
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.tree import trunk
+from llm_as_judge.types import Completion
+
+ATTENTION = "llm_as_judge_answer_decode"
+#: Kernels sum in another order for lengths that are not multiples of this.
+_LENGTH_STEP = 64
+#: Decoding steps after which a round ends, so that sampling and updates get the device.
+_ROUND_STEPS = 32
+
+
+@dataclass(eq=False, slots=True)
+class Request:
+    """One chat request as token ids. ``output`` grows until ``finish_reason`` is set."""
+
+    prompt: list[int]
+    max_tokens: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int | None = None
+    limit_s: float = float("inf")  # of its own decoding, not of waiting
+    output: list[int] = field(default_factory=list)
+    finish_reason: str = ""
+    seconds: float = 0.0
+    noise: torch.Generator = field(default_factory=torch.Generator)
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenModel:
+    """Weights that answer; ``unadapted`` switches off an adapter inside them, if there is one."""
+
+    base: Any
+    tokenizer: Any
+    ends: frozenset[int]
+    packed: PackedLinears
+    unadapted: Callable[[], AbstractContextManager[Any]] = nullcontext
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Evaluation mode without adapter and gradient for the block, then everything as before."""
+        base = self.base
+        was_training, attention = base.training, base.config._attn_implementation
+        base.eval()
+        try:
+            with self.unadapted(), self.packed.used(), torch.inference_mode():
+                yield
+        finally:
+            base.set_attn_implementation(attention)
+            base.train(was_training)
+
+
+class Answerer:
+    """Decodes at most ``rows`` requests together, each of at most ``context`` tokens with its reply.
+
+    Raises ``ConfigError`` for models whose attention it does not compute.
+    """
+
+    def __init__(self, model: FrozenModel, rows: int, context: int) -> None:
+        config = model.base.config.get_text_config()
+        self.model, self.rows = model, rows
+        self.context = min(context, config.max_position_embeddings)
+        self._cache = Cache(rows)
+        self._live: list[Request | None] = [None] * rows
+        refuse(model.base.config, self.context)
+        self._check()
+
+    @property
+    def busy(self) -> bool:
+        return any(self._live)
+
+    def round(self, take: Callable[[], Request | None], settle: Callable[[Request], None]) -> None:
+        """Decodes until all requests have ended, or for ``_ROUND_STEPS`` tokens.
+
+        Free rows are filled from ``take``, which returns None if no request waits; ``settle`` gets each that ended.
+        """
+        with self.model.used():
+            for _ in range(_ROUND_STEPS):
+                while None in self._live and (request := take()) is not None:
+                    self._admit(request, self._live.index(None))
+                    self._settle(settle)
+                if not self.busy:
+                    return
+                self._step()
+                self._settle(settle)
+
+    def _admit(self, request: Request, row: int) -> Tensor:
+        """Forwards the prompt and draws the first token; returns its logits [1, V]."""
+        begun = time.monotonic()
+        if request.seed is not None:
+            request.noise.manual_seed(request.seed)
+        base = self.model.base
+        base.set_attn_implementation(TREE_ATTENTION)
+        tree, _ = trunk([request.prompt])
+        caught: dict[int, tuple[Tensor, Tensor]] = {}
+        hidden = row_hidden(base, tree, Tree(tree.layout, prefill_kernel(base.device), caught=caught))
+        self._cache.fill(row, [caught[layer] for layer in sorted(caught)])
+        self._live[row] = request
+        self._record(request, logits := logits_of(base, hidden[-1:]))
+        request.seconds += time.monotonic() - begun
+        return logits
+
+    def _step(self) -> Tensor:
+        """One token for every live row; returns the logits [rows, V], of which those of other rows mean nothing."""
+        begun = time.monotonic()
+        base, cache = self.model.base, self._cache
+        last = torch.tensor([[r.output[-1] if r else 0] for r in self._live], device=base.device)
+        base.set_attn_implementation(ATTENTION)
+        cache.begin()
+        hidden = base.get_decoder()(
+            input_ids=last, position_ids=cache.lengths[:, None].to(base.device), use_cache=False, answers=cache
+        ).last_hidden_state[:, 0]
+        cache.lengths += 1
+        logits = logits_of(base, hidden)
+        greedy = logits.argmax(-1).tolist()
+        for row, request in enumerate(self._live):
+            if request is not None:
+                self._record(request, logits[row : row + 1], greedy[row])
+                request.seconds += time.monotonic() - begun
+        return logits
+
+    def _record(self, request: Request, logits: Tensor, greedy: int | None = None) -> None:
+        """Adds the next token, drawn from ``logits`` [1, V]."""
+        if request.temperature > 0:
+            uniform = torch.rand(1, dtype=torch.float64, generator=request.noise)
+            token = int(draw(logits, Sampling(request.temperature, request.top_p), uniform)[0])
+        else:
+            token = int(logits.argmax(-1)) if greedy is None else greedy
+        request.output.append(token)
+        if token in self.model.ends:
+            request.finish_reason = "stop"
+        elif len(request.output) >= request.max_tokens or len(request.prompt) + len(request.output) >= self.context:
+            request.finish_reason = "length"
+        elif request.seconds > request.limit_s:
+            request.finish_reason = "timeout"
+
+    def _settle(self, settle: Callable[[Request], None]) -> None:
+        for row, request in enumerate(self._live):
+            if request is not None and request.finish_reason:
+                self._live[row] = None
+                self._cache.lengths[row] = 0
+                settle(request)
+
+    def drop(self) -> list[Request]:
+        """Gives up all live requests after an error, and returns them."""
+        dropped = [request for request in self._live if request is not None]
+        self._live, self._cache = [None] * self.rows, Cache(self.rows)
+        return dropped
+
+    def _check(self) -> None:
+        """Compares log-probs of some tokens with the model's own forward pass. Raises ``ConfigError``."""
+        model, base, name = self.model, self.model.base, self.model.base.config.model_type
+        prompt = [int(i) for i in model.tokenizer.encode("Write a Python function that adds two numbers.")]
+        request = Request(prompt, 4)
+        with explained(f"provider=local cannot answer with {name}", "serve it, and set provider=openai"), model.used():
+            logits = [self._admit(request, 0)]
+            while not request.finish_reason:
+                logits.append(self._step()[:1])
+            own = (
+                torch.cat(logits)
+                .float()
+                .log_softmax(-1)
+                .gather(-1, torch.tensor(request.output)[:, None].to(base.device))
+            )
+            base.set_attn_implementation(TREE_ATTENTION)
+            plain = plain_logprobs(base, Completion("", tuple(prompt), tuple(request.output), (), "stop"))
+        self.drop()
+        worst = apart(own[:, 0], plain, base.dtype)
+        if not worst <= tolerance(base.dtype):  # not >, so that NaN fails
+            raise ConfigError(
+                f"provider=local would answer with {name} wrongly: its log-probabilities are {worst:.1e} nats off "
+                "those of the model's own forward pass; serve the model, and set provider=openai"
+            )
+
+
+class Cache:
+    """Keys and values of ``rows`` requests; ``lengths`` [rows] are the tokens that each has stored."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.lengths = torch.zeros(rows, dtype=torch.long)
+        self._layers: list[tuple[Tensor, Tensor]] = []  # each [rows, heads, capacity, D]
+        self._mask = torch.zeros(0)
+        self._end = 0
+        self._at: tuple[Tensor, Tensor] = (torch.zeros(0), torch.zeros(0))
+
+    def fill(self, row: int, found: list[tuple[Tensor, Tensor]]) -> None:
+        """Stores a prompt's keys and values, each [1, heads, T, D] per layer."""
+        length = found[0][0].shape[2]
+        if not self._layers:
+            self._layers = [tuple(x.new_zeros(self.rows, x.shape[1], 0, x.shape[3]) for x in pair) for pair in found]  # type: ignore[misc]
+        self._reserve(length + 1)
+        for pair, own in zip(self._layers, found, strict=True):
+            for whole, part in zip(pair, own, strict=True):
+                whole[row, :, :length] = part[0]
+        self.lengths[row] = length
+
+    def begin(self) -> None:
+        """Prepares a step: each row adds one token."""
+        longest = int(self.lengths.max()) + 1
+        self._reserve(longest)
+        self._end = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
+        device, dtype = self._layers[0][0].device, self._layers[0][0].dtype
+        hidden = torch.arange(self._end) > self.lengths[:, None]
+        self._mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill(hidden, -torch.inf)[:, None, None].to(device)
+        self._at = (torch.arange(self.rows, device=device), self.lengths.to(device))
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Attention of ``query`` [rows, H, 1, D] to the row's own tokens, to which ``key`` and ``value`` are added."""
+        keys, values = self._layers[layer]
+        keys[self._at[0], :, self._at[1]] = key[:, :, 0]
+        values[self._at[0], :, self._at[1]] = value[:, :, 0]
+        rows, all_heads, _, dim = query.shape
+        grouped = query.reshape(rows, key.shape[1], all_heads // key.shape[1], dim)
+        out = F.scaled_dot_product_attention(
+            grouped, keys[:, :, : self._end], values[:, :, : self._end], self._mask, scale=scale
+        )
+        return out.reshape(rows, 1, all_heads, dim)
+
+    def _reserve(self, length: int) -> None:
+        capacity = self._layers[0][0].shape[2]
+        if length > capacity:
+            pad = (0, 0, 0, -(-max(length, 3 * capacity // 2) // _LENGTH_STEP) * _LENGTH_STEP - capacity)
+            self._layers = [(F.pad(key, pad), F.pad(value, pad)) for key, value in self._layers]
+
+
+def _attention(
+    module: Any,
+    query: Tensor,  # [rows, H, 1, D]
+    key: Tensor,  # [rows, heads, 1, D]
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    answers: Cache | None = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    if answers is None:
+        raise RuntimeError(f"attention {ATTENTION!r} is only for decoding by Answerer")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return answers.attend(module.layer_idx, query, key, value, scale), None
+
+
+AttentionInterface.register(ATTENTION, _attention)

@@ -1,0 +1,148 @@
+"""Executor or judge in this process, behind the interface of ``llm.transport.Transport``: no second server.
+
+Weights are loaded at the first request, and all computing is done on the device's thread, in rounds between sampling
+and updates (``policy.answering``). A request's time limit counts its own decoding, never waiting.
+"""
+
+import asyncio
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused, is_out_of_memory
+from llm_as_judge.llm.places import Places
+from llm_as_judge.policy.answering import Answerer, Request
+from llm_as_judge.policy.device import on_device
+
+T = TypeVar("T")
+
+
+class LocalServer:
+    """One frozen model for all roles that name it. ``load`` opens it on the device's thread."""
+
+    def __init__(self, name: str, load: Callable[[], Answerer], rows: int, timeout_s: float = math.inf) -> None:
+        self.root = f"{name} in this process"
+        self.places = Places(rows)
+        self._name, self._load, self._timeout_s = name, load, timeout_s
+        self._answerer: Answerer | None = None
+        self._opening = asyncio.Lock()
+        self._waiting: deque[tuple[Request, asyncio.Future[Request]]] = deque()
+        self._running: dict[Request, asyncio.Future[Request]] = {}
+        self._rounds: asyncio.Task[None] | None = None
+
+    async def aclose(self) -> None:
+        """Stops after the current round; requests under way are cancelled."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+            await asyncio.gather(self._rounds, return_exceptions=True)
+            self._rounds = None
+
+    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
+        """The list of models; there is no other."""
+        return parse(json.dumps({"data": [{"id": self._name}]}))
+
+    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        """The reply to a chat request, in the form of the OpenAI protocol, as read by ``parse``.
+
+        Raises ``RequestRefused`` for features it lacks, ``PromptTooLong``, ``ProviderError`` after ``timeout_s`` of
+        decoding, and ``ConfigError`` if the weights cannot be loaded.
+        """
+        body = body or {}
+        if unsupported := [name for name in ("response_format", "tools", "stream", "stop") if body.get(name)]:
+            raise RequestRefused(f"{self.root}: {', '.join(unsupported)}: not supported", "request")
+        answerer = await self._opened()
+        prompt = await asyncio.to_thread(_ids, answerer, body["messages"])
+        longest = answerer.context - 1
+        if len(prompt) > longest:
+            raise PromptTooLong(
+                f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise its context",
+                "context",
+            )
+        request = Request(
+            prompt,
+            int(body["max_tokens"]),
+            float(body["temperature"]),
+            float(body.get("top_p", 1.0)),
+            body.get("seed"),
+            self._timeout_s,
+        )
+        async with self.places.one():
+            done = await self._decoded(request)
+        if done.finish_reason == "timeout":
+            what = f"{self.root}: {len(done.output)} tokens took {done.seconds:.0f} s of decoding"
+            raise ProviderError(f"{what}; raise timeout_s={self._timeout_s:g} or lower max_tokens", "timeout")
+        ids = done.output[:-1] if done.finish_reason == "stop" else done.output
+        reply = {
+            "choices": [
+                {
+                    "message": {"content": answerer.model.tokenizer.decode(ids, skip_special_tokens=True)},
+                    "finish_reason": done.finish_reason,
+                }
+            ],
+            "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(done.output)},
+        }
+        return parse(json.dumps(reply))
+
+    async def _opened(self) -> Answerer:
+        async with self._opening:
+            if self._answerer is None:
+                self._answerer = await on_device(self._load)
+            return self._answerer
+
+    async def _decoded(self, request: Request) -> Request:
+        future: asyncio.Future[Request] = asyncio.get_running_loop().create_future()
+        self._waiting.append((request, future))
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.ensure_future(self._run())
+        return await future
+
+    async def _run(self) -> None:
+        """Rounds until no request is left."""
+        answerer = await self._opened()
+        loop = asyncio.get_running_loop()
+
+        def take() -> Request | None:
+            while self._waiting:  # filled by the event loop meanwhile; both ends of a deque are safe
+                request, future = self._waiting.popleft()
+                if not future.cancelled():
+                    self._running[request] = future
+                    return request
+            return None
+
+        def settle(request: Request) -> None:
+            loop.call_soon_threadsafe(_settle, self._running.pop(request), request)
+
+        try:
+            while self._waiting or answerer.busy:
+                await on_device(answerer.round, take, settle)
+        except Exception as error:  # of torch: every request of the round fails
+            answerer.drop()
+            failed = _explained(error, self.root)
+            for future in self._running.values():
+                if not future.done():
+                    future.set_exception(failed)
+            self._running.clear()
+            if self._waiting:
+                self._rounds = asyncio.ensure_future(self._run())
+
+
+def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
+    if not future.done():
+        future.set_result(request)
+
+
+def _explained(error: Exception, where: str) -> Exception:
+    if is_out_of_memory(error):
+        return ConfigError(f"{where}: out of memory; lower executor.concurrency, executor.context or judge.concurrency")
+    return ProviderError(f"{where}: {type(error).__name__}: {error}", "server")
+
+
+def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:
+    """Token ids of a chat; thinking is switched off if the template supports that."""
+    tokenizer = answerer.model.tokenizer
+    ids = tokenizer.apply_chat_template(
+        messages, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
+    )
+    return [int(i) for i in ids]

@@ -1,0 +1,220 @@
+"""The local executor: answers of frozen weights, which depend on nothing but the request."""
+
+import asyncio
+import contextlib
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from helpers.tiny import tiny_policy
+from torch import Tensor
+
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.llm.client import LLMClient
+from llm_as_judge.policy import answering, packed
+from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
+from llm_as_judge.policy.device import on_device
+from llm_as_judge.policy.local import LocalEngine
+from llm_as_judge.policy.local_server import LocalServer
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.packed import PackedLinears
+from llm_as_judge.policy.sampling import Sampling
+
+ROWS = 4
+
+
+def frozen(policy: Policy) -> FrozenModel:
+    off = policy.model.disable_adapter
+    return FrozenModel(policy.base, policy.tokenizer, policy.eos_token_ids, policy.packed, off)
+
+
+def answerer(policy: Policy, context: int = 300) -> Answerer:
+    return Answerer(frozen(policy), ROWS, context)
+
+
+def requests(count: int = 9) -> list[Request]:
+    """Prompts of one to 150 tokens; some are drawn, some greedy."""
+    draw = random.Random(0)
+    return [
+        Request([draw.randrange(4, 24) for _ in range(draw.choice((1, 7, 40, 150)))], 5 + 9 * (i % 3), i % 2, 0.9, i)
+        for i in range(count)
+    ]
+
+
+def answered(engine: Answerer, wanted: list[Request]) -> dict[int, tuple[list[int], list[Tensor]]]:
+    """Tokens and logits of each request, by its seed."""
+    seen: dict[int, list[Tensor]] = {r.seed or 0: [] for r in wanted}
+    record, waiting, done = engine._record, list(wanted), list[Request]()
+
+    def watched(request: Request, logits: Tensor, greedy: int | None = None) -> None:
+        seen[request.seed or 0].append(logits.clone())
+        record(request, logits, greedy)
+
+    engine._record = watched  # type: ignore[method-assign]
+    while len(done) < len(wanted):
+        engine.round(lambda: waiting.pop(0) if waiting else None, done.append)
+    engine._record = record  # type: ignore[method-assign]
+    return {r.seed or 0: (r.output, seen[r.seed or 0]) for r in done}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("smallest", [0, packed.SMALL_MODEL])  # with and without packed weights
+def test_neighbours_and_arrival_change_no_bit_of_a_request(
+    dtype: str, smallest: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packed, "SMALL_MODEL", smallest)
+    policy = tiny_policy(perturb=0.1, hidden=64, dtype=dtype, device=device)
+    assert policy.packed.wanted is (smallest == 0 and device == "cpu")
+    engine = answerer(policy)
+    together, shuffled = answered(engine, requests()), requests()
+    random.Random(1).shuffle(shuffled)
+    otherwise = answered(engine, shuffled)
+    for one in requests():
+        alone = answered(engine, [one])[one.seed or 0]
+        for other in (together[one.seed or 0], otherwise[one.seed or 0]):
+            assert alone[0] == other[0]
+            assert all(torch.equal(a, b) for a, b in zip(alone[1], other[1], strict=True))
+
+
+def test_answers_are_the_base_models_own_whatever_the_adapter_is() -> None:
+    prompt = [5, 9, 11, 6]
+    bare, trained = tiny_policy(), tiny_policy(perturb=0.5)
+    greedy = LocalEngine(bare, bare.tokenizer).generate([prompt], 1, sampling=Sampling(0.0), max_new_tokens=12)[0][0]
+    moved = LocalEngine(trained, trained.tokenizer).generate([prompt], 1, sampling=Sampling(0.0), max_new_tokens=12)
+    request = Request(prompt, 12, seed=0)
+    answered(answerer(trained), [request])
+    assert request.output == list(greedy.token_ids)
+    assert request.output != list(moved[0][0].token_ids), "the adapter must matter, or this test shows nothing"
+    assert trained.model.training and trained.base.config._attn_implementation != answering.ATTENTION
+
+
+def test_packed_weights_compute_the_same_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed, "SMALL_MODEL", 0)
+    policy = tiny_policy(perturb=0.1)
+    if not policy.packed.wanted:
+        pytest.skip("this build of torch has no packed weights")
+    ids = torch.tensor([[4, 5, 6, 7]])
+    with torch.no_grad():
+        before = policy.base(input_ids=ids).logits
+        with policy.packed.used():
+            inside = policy.base(input_ids=ids).logits
+        after = policy.base(input_ids=ids).logits
+    assert torch.allclose(before, inside, atol=1e-5) and torch.equal(before, after)
+    assert len(policy.packed._forward) == 15, "seven frozen layers in each of two blocks, and the head"
+    assert not [m for m in policy.base.modules() if "forward" in vars(m)]
+
+
+def test_a_model_that_is_decoded_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(self: Any, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        return query.transpose(1, 2)
+
+    policy = tiny_policy()
+    monkeypatch.setattr(answering.Cache, "attend", wrong)
+    with pytest.raises(ConfigError, match="provider=local would answer with qwen2 wrongly"):
+        answerer(policy)
+
+
+@contextlib.asynccontextmanager
+async def served(policy: Policy, timeout_s: float = 60, **settings: Any) -> Any:
+    server = LocalServer("policy", lambda: answerer(policy), ROWS, timeout_s)
+    values = {"provider": "local", "model": "policy", "max_tokens": 6, **settings}
+    async with LLMClient(EndpointConfig(**values), [server]) as client:
+        yield client
+
+
+async def test_replies_have_the_form_of_a_servers() -> None:
+    async with served(tiny_policy()) as client:
+        reply = await client.chat("5 6 7")
+        ended = reply.finish_reason == "stop"
+        assert reply.prompt_tokens == 5 and len(reply.reply.split()) == reply.completion_tokens - ended
+        assert ended or (reply.finish_reason, reply.completion_tokens) == ("length", 6)
+        sampled = [await client.chat("5 6 7", temperature=2.0, seed=seed) for seed in (1, 1, 2, 3, 4)]
+        assert sampled[0].reply == sampled[1].reply and len({r.reply for r in sampled}) > 1
+        assert (await client.chat("5 6 7", max_tokens=2)).completion_tokens <= 2
+        with pytest.raises(RequestRefused, match="response_format: not supported"):
+            await client.chat("5", response_format={"type": "json_object"})
+        with pytest.raises(PromptTooLong, match=r"has 402 tokens, it reads at most 299; raise its context"):
+            await client.chat("5 " * 400)
+        assert client.usage.calls == 6 and client.usage.cached == 1 and client.usage.failed == 2
+
+
+async def test_any_number_of_requests_wait_for_rows() -> None:
+    async with served(tiny_policy(perturb=0.2)) as client:
+        asked = [client.chat(f"{i} 5 6", temperature=1.0, seed=i) for i in range(3 * ROWS)]
+        together = await asyncio.gather(*asked)
+    async with served(tiny_policy(perturb=0.2)) as client:
+        apart = [await client.chat(f"{i} 5 6", temperature=1.0, seed=i) for i in reversed(range(3 * ROWS))]
+    assert [r.reply for r in together] == [r.reply for r in reversed(apart)]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
+    """The seconds that decoding reads, and how many pass at each reading."""
+    state = {"now": 0.0, "each": 0.0}
+
+    def monotonic() -> float:
+        state["now"] += state["each"]
+        return state["now"]
+
+    monkeypatch.setattr(answering, "time", type("Time", (), {"monotonic": staticmethod(monotonic)}))
+    yield state
+
+
+async def test_time_limits_count_decoding_and_never_waiting_for_an_update(clock: dict[str, float]) -> None:
+    def update() -> None:
+        clock["now"] += 1000
+
+    async with served(tiny_policy(), timeout_s=100) as client:
+        waiting = [asyncio.ensure_future(on_device(update)), asyncio.ensure_future(client.chat("5 6"))]
+        waiting += [asyncio.ensure_future(on_device(update))]
+        await asyncio.gather(*waiting)
+        clock["each"] = 30
+        with pytest.raises(ProviderError, match=r"took \d+ s of decoding; raise timeout_s=100"):
+            await client.chat("5 6 7 8")
+
+
+async def test_a_failure_of_the_device_fails_its_requests_and_the_next_ones_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(tiny_policy()) as client:
+        await client.chat("5 6")
+        step, broken = Answerer._step, [RuntimeError("CUDA error"), RuntimeError("out of memory")]
+
+        def failing(self: Answerer) -> Tensor:
+            if broken:
+                raise broken.pop(0)
+            return step(self)
+
+        monkeypatch.setattr(Answerer, "_step", failing)
+        with pytest.raises(ProviderError, match="CUDA error"):
+            await client.chat("6 7 8 9")
+        with pytest.raises(ConfigError, match=r"out of memory; lower executor\.concurrency"):
+            await client.chat("6 7 8 10")
+        assert (await client.chat("6 7 8 11")).completion_tokens
+
+
+def test_a_body_is_plain_json() -> None:
+    """What the server hands to ``parse`` is what a server of the protocol sends."""
+    seen: list[str] = []
+
+    async def ask() -> None:
+        server = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
+        body = {"model": "policy", "messages": [{"role": "user", "content": "5"}], "temperature": 0, "max_tokens": 3}
+        await server.post("/chat/completions", body, seen.append)
+        assert "policy" in await server.get("/models", str)
+        await server.aclose()
+
+    asyncio.run(ask())
+    assert {"choices", "usage"} <= json.loads(seen[0]).keys()
+
+
+def test_models_without_plain_attention_are_refused() -> None:
+    policy = tiny_policy(more={"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0})
+    with pytest.raises(ConfigError, match="attends to a window of 8 tokens"):
+        Answerer(frozen(policy), ROWS, 64)
+    assert isinstance(policy.packed, PackedLinears)
