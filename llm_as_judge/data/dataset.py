@@ -9,13 +9,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
 from llm_as_judge.data.record import Record
 from llm_as_judge.types import Domain, Problem
 
-#: Official metrics. ``squad2``: exact match and token F1, with separate means for unanswerable questions (Rajpurkar et
-#: al. 2018). ``hotpotqa``: exact match and F1 (Yang et al. 2018). ``pass@k``: Chen et al. 2021.
-Metric = Literal["accuracy", "pass@k", "squad2", "hotpotqa"]
 #: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
 TestStyle = Literal["check", "asserts"]
 

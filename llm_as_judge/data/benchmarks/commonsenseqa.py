@@ -29,6 +29,7 @@ DATASET = Dataset(
     parse=parse,
     golds=choice_golds(parse),
     recognises=has_fields("question", "answerKey"),
+    metric="choice",
     judge_line=CHOICE_LINE,
     source=Source(
         hub="tau/commonsense_qa",

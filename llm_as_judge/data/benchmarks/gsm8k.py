@@ -23,6 +23,7 @@ DATASET = Dataset(
     parse=parse,
     golds=lambda record: (text_of(record, "answer"),),
     recognises=lambda record: "question" in record and "#### " in str(record.get("answer", "")),
+    metric="gsm8k",
     judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
     source=Source(
         hub="openai/gsm8k",

@@ -25,6 +25,7 @@ DATASET = Dataset(
     parse=parse,
     golds=lambda record: (text_of(record, "solution"),),
     recognises=has_fields("problem", "solution"),
+    metric="math",
     judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
     "is not a closed one, and every solution must be there.",
     source=Source(

@@ -38,6 +38,7 @@ DATASET = Dataset(
     parse=parse,
     golds=choice_golds(parse),
     recognises=has_fields("question", "choices", "answer"),
+    metric="choice",
     judge_line=CHOICE_LINE,
     source=Source(
         hub="cais/mmlu",
