@@ -5,6 +5,7 @@ or an unavailable judge is None (unscored). Partial credit (F1) is reported with
 """
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
@@ -23,6 +24,8 @@ from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.sandbox.code_verdict import JudgesCode
 from llm_as_judge.types import Problem, Question, Reference, Verdict
+
+logger = logging.getLogger(__name__)
 
 #: Rules and tests alone, without a model: what the rules leave undecided counts as wrong.
 RULES_ONLY = JudgeConfig(mode="rules")
@@ -56,6 +59,7 @@ class Judge:
         if config.asks_model and llm is None:
             raise ConfigError(f"judge.mode = {config.mode} needs a judge model; configure one or set judge.mode=rules")
         self._mode = config.mode
+        self._warned: set[str] | None = None if config is OFFICIAL else set()
         second = second if config.second_role == "verdicts" else None
         self._llm = None if llm is None or not config.asks_model else LLMJudge(config, llm, second)
         self._sandbox = sandbox
@@ -94,6 +98,9 @@ class Judge:
         except InfrastructureError as error:
             return Verdict(None, "metric", str(error))
         if not found:
+            if self._warned is not None and problem.question.dataset not in self._warned:
+                self._warned.add(problem.question.dataset)
+                logger.warning("judge.mode=metric: %r has no usual scorer; the rules judge it", problem.question.dataset)
             return None
         name, score = next(iter(found.items()))
         return Verdict(score == 1, "metric", f"{name} is {score:g}", scores=found)
