@@ -47,6 +47,7 @@ class Problem:
     question: Question
     reference: Reference
     place: str = field(default="", compare=False, repr=False)  # file and line; "" if not read from a file
+    benchmark: str = field(default="", compare=False, repr=False)  # name of its row in results; "": its dataset
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,8 @@ class Dataset:
 
     ``parse`` turns a raw record into a problem, ``golds`` gives replies that must all be judged correct; both raise
     ``DataError`` with the reason. ``recognises`` identifies the benchmark's raw records by their fields. ``judge_line``
-    is the LLM judge's rule for what counts as equal. ``split_of`` gives the published split of a record if one release
+    is the LLM judge's rule for what counts as equal. ``variant`` names the benchmark of a record of this form: "" for
+    this one, ``OTHER`` if it is not known. ``split_of`` gives the published split of a record if one release
     file holds several.
     """
 
@@ -77,6 +78,11 @@ class Dataset:
     judge_line: str = ""
     test_style: TestStyle = "check"
     split_of: Callable[[Record], str] | None = None
+    variant: Callable[[Record], str] = lambda record: ""
+
+
+#: Variant of a record in the form of a benchmark whose own records have something that it lacks.
+OTHER = "?"
 
 
 def has_fields(*names: str) -> Callable[[Record], bool]:

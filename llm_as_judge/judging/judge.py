@@ -98,9 +98,10 @@ class Judge:
         except InfrastructureError as error:
             return Verdict(None, "metric", str(error))
         if not found:
-            if self._warned is not None and problem.question.dataset not in self._warned:
-                self._warned.add(problem.question.dataset)
-                logger.warning("judge.mode=metric: %r has no usual scorer; the rules judge it", problem.question.dataset)
+            dataset = problem.question.dataset
+            if self._warned is not None and dataset not in self._warned:
+                self._warned.add(dataset)
+                logger.warning("judge.mode=metric: %r has no usual scorer, so the rules judge it", dataset)
             return None
         name, score = next(iter(found.items()))
         return Verdict(score == 1, "metric", f"{name} is {score:g}", scores=found)
