@@ -9,7 +9,7 @@ DOMAINS: tuple[Domain, ...] = ("math", "code", "qa")
 
 #: How a workflow run ended. ``fault`` is a failure of ours and stays unscored; the policy is to blame for the others.
 Outcome = Literal["finished", "invalid", "raised", "timeout", "memory", "output_limit", "budget", "fault"]
-Tier = Literal["tests", "rules", "llm", "none"]
+Tier = Literal["tests", "metric", "rules", "llm", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Problem:
     question: Question
     reference: Reference
     place: str = field(default="", compare=False, repr=False)  # file and line; "" if not read from a file
+    benchmark: str = field(default="", compare=False, repr=False)  # name of its row in results; "": its dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,7 @@ class Verdict:
     reason: str = ""
     confirmed: bool | None = None  # whether another method agrees with a True of the LLM judge; None: not checked
     exchanges: tuple[Exchange, ...] = ()  # with the LLM judge and the second judge
+    scores: Mapping[str, float] = field(default_factory=dict)  # of the benchmark's usual scorer
 
     @property
     def abstained(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from helpers.judging import asked
@@ -25,14 +25,13 @@ from helpers.rollouts import record_of
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import LONGEST_PARSED
-from llm_as_judge.answers.qa_metrics import QA_SCORES
+from llm_as_judge.answers.metrics import Metric, scores
+from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.config.schema import RewardConfig
-from llm_as_judge.data.dataset import Metric
-from llm_as_judge.evaluation.official import answer_scores
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
 from llm_as_judge.judging.audit import AuditedJudge
-from llm_as_judge.judging.judge import RULES_ONLY, Judge
+from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import _message
 from llm_as_judge.operators.base import Toolbox
@@ -121,8 +120,8 @@ PROBLEMS = {domain: Problem(QUESTIONS[domain], REFERENCES[domain]) for domain in
 UNANSWERABLE = Problem(QUESTIONS["qa"], Reference(unanswerable=True))
 
 
-def judge(problem: Problem, *, official: bool = False) -> Callable[[str], Coroutine[Any, Any, object]]:
-    return lambda text: Judge(RULES_ONLY, None, Scripted(text), official=official).verdict(problem, text)
+def judge(problem: Problem, config: JudgeConfig = RULES_ONLY) -> Callable[[str], Coroutine[Any, Any, object]]:
+    return lambda text: Judge(config, None, Scripted(text)).verdict(problem, text)
 
 
 def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:
@@ -186,7 +185,7 @@ def read_response(text: str) -> None:
 
 
 def official_metric(name: Metric, text: str) -> object:
-    return answer_scores(name, text, REFERENCES["qa"])
+    return scores(name, text, QUESTIONS["qa"], REFERENCES["qa"])
 
 
 #: Reader -> characters of the largest text that reaches it.
@@ -199,9 +198,9 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "shape": (LONGEST_PARSED, lambda text: shape(extract_code(text))),
     "normalise_code": (LONGEST_PARSED, lambda text: normalise_code(extract_code(text))),
     **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
-    "official verdict": (KEPT, judge(PROBLEMS["math"], official=True)),
+    "official verdict": (KEPT, judge(PROBLEMS["math"], OFFICIAL)),
     "unanswerable": (KEPT, judge(UNANSWERABLE)),
-    **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in QA_SCORES},
+    **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in get_args(Metric)},
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
     "audit": (KEPT, audit),

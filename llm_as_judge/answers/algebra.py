@@ -1,4 +1,5 @@
-"""Equality of two formulas: numerical rejection, exact rational arithmetic, then proofs by sympy in worker processes.
+"""Equality of two formulas: numerical rejection, exact rational arithmetic, then proofs by sympy in worker processes,
+which also run math-verify.
 
 Formulas whose values differ at a few points are different. The rest is left to a few worker processes, started when
 first needed. A proof has a limit of processor time (``PROOF_CPU_S``), so a busy machine does not change a verdict;
@@ -15,17 +16,20 @@ import random
 import select
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from llm_as_judge.answers.formulas import Tree, approximate, exact, nodes, symbols
+from llm_as_judge.errors import InfrastructureError
 
 logger = logging.getLogger(__name__)
 
 PROOF_CPU_S = 2.0
 EFFORT_CPU_S = 5.0  # all proofs for one answer
+VERIFY_CPU_S = 10.0  # math-verify on one answer
 WORKERS = max(2, min(4, os.cpu_count() or 2))
 _START_LIMIT_S = 60.0
 _POINTS = 3
@@ -81,26 +85,33 @@ def _agree(a: Tree, b: Tree) -> bool:
 
 
 class _Worker:
-    """One process, used by one thread at a time. It ends with its input, and when a proof takes too long."""
+    """One process, used by one thread at a time. It ends with its input, and when a request takes too long."""
 
     process: subprocess.Popen[bytes] | None = None
+    ended = ""  # why the process gave no reply; empty if the request itself ended it
 
-    def ask(self, a: Tree, b: Tree, cpu_s: float) -> tuple[bool | None, float]:
-        """Whether it is proved (None: not decided), and the processor seconds used."""
+    def ask(self, request: Mapping[str, Any], cpu_s: float) -> tuple[bool | None, float]:
+        """Whether it is the same (None: not decided), and the processor seconds used."""
+        line: bytes | None = b""
+        self.ended = ""
         try:
             if self.process is None:
                 self._start()
             assert self.process is not None and self.process.stdin is not None
-            self.process.stdin.write(json.dumps({"a": a, "b": b, "cpu_s": cpu_s}).encode() + b"\n")
+            self.process.stdin.write(json.dumps({**request, "cpu_s": cpu_s}).encode() + b"\n")
             self.process.stdin.flush()
-            line = self._line(10 + 10 * cpu_s)
+            limit_s = 10 + 10 * cpu_s
+            line = self._line(limit_s)
+            if line is None:
+                self.ended = f"no reply within {limit_s:g} s"
         except OSError as error:
+            self.ended = str(error)
             logger.warning("the algebra process failed (%s); the formulas it was asked about are not accepted", error)
-            line = b""
         if not line:
             self.stop()
             return None, cpu_s
         reply = json.loads(line)
+        self.ended = reply.get("error", "")
         return reply["same"], float(reply["seconds"])
 
     def _start(self) -> None:
@@ -115,11 +126,11 @@ class _Worker:
         if not self._line(_START_LIMIT_S):
             raise OSError(f"it did not start within {_START_LIMIT_S:g} s; is sympy installed?")
 
-    def _line(self, limit_s: float) -> bytes:
-        """One line of the process; empty if the time is up or the process has ended."""
+    def _line(self, limit_s: float) -> bytes | None:
+        """One line of the process; empty if it has ended, None if the time is up."""
         assert self.process is not None and self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], limit_s)
-        return self.process.stdout.readline() if ready else b""
+        return self.process.stdout.readline() if ready else None
 
     def stop(self) -> None:
         if self.process is not None:
@@ -152,7 +163,7 @@ def proved(a: Tree, b: Tree) -> bool:
         return False
     worker = _idle.get()
     try:
-        same, seconds = worker.ask(a, b, limit)
+        same, seconds = worker.ask({"a": a, "b": b}, limit)
     finally:
         _idle.put(worker)
     left.seconds -= seconds
@@ -162,3 +173,18 @@ def proved(a: Tree, b: Tree) -> bool:
             _known.clear()
         _known[a, b] = bool(same)
     return bool(same)
+
+
+def verified(reply: str, golds: Sequence[str]) -> bool:
+    """Whether math-verify takes the last box or final expression of ``reply`` for one of ``golds``.
+
+    A reply that takes more than ``VERIFY_CPU_S`` is wrong. Raises ``InfrastructureError`` if the process failed.
+    """
+    worker = _idle.get()
+    try:
+        same, _ = worker.ask({"reply": reply, "golds": list(golds)}, VERIFY_CPU_S)
+        if same is None and worker.ended:
+            raise InfrastructureError(f"math-verify could not be run: {worker.ended}")
+        return bool(same)
+    finally:
+        _idle.put(worker)

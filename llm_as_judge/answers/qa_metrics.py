@@ -1,7 +1,6 @@
 """The official metrics of SQuAD 2.0 and HotpotQA: normalisation, exact match and token F1.
 
-They are reported and never decide a verdict (see ``answers.equivalence``). For SQuAD a prediction that says in words
-that there is no answer counts as empty.
+For SQuAD a prediction that says in words that there is no answer counts as empty.
 """
 
 import re
@@ -57,7 +56,3 @@ def _f1(said: str, gold: str) -> float:
     words, wanted = said.split(), gold.split()
     common = sum((Counter(words) & Counter(wanted)).values())
     return 2 * common / (len(words) + len(wanted)) if common else 0.0
-
-
-#: Exact match and F1 by metric name.
-QA_SCORES = {"hotpotqa": (hotpot_em, hotpot_f1), "squad2": (squad_em, squad_f1)}

@@ -6,7 +6,7 @@ from itertools import chain
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config, DataConfig
-from llm_as_judge.data.problems import read_problems, spread, unseen
+from llm_as_judge.data.problems import measured_problems, read_problems, spread, unseen
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.embedded.tasks.generate import Split
 from llm_as_judge.embedded.tasks.generate import problems as generated
@@ -68,8 +68,10 @@ def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
     if path is None:
         hint = ", or set eval_every=0" if name == "val_dataset" else ""
         raise ConfigError(f"data.{name} is not set; name a JSONL file{hint}")
-    problems = read_problems(path)
-    return spread(problems, limit) if limit else problems
+    if name == "train_dataset":  # its copies are drawn more often
+        problems = read_problems(path)
+        return spread(problems, limit) if limit else problems
+    return measured_problems(path, limit)
 
 
 def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:

@@ -5,11 +5,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.answers.metrics import verifies_math
 from llm_as_judge.assembly.policy import adapter_digest, load_author
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.assembly.services import Services
 from llm_as_judge.config.identity import decisive, digest
 from llm_as_judge.config.schema import Config
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.records import Ledger
@@ -78,5 +80,7 @@ def plan_records(config: Config, source: str, problems: Sequence[Problem], plan:
 
 def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:
     """The name ends in eight hexadecimal digits of what decides the records."""
-    decided_by = digest([[repr(problem) for problem in problems], *parts])
+    scored = [metric_of(p.question.dataset, (p.question.domain,)) for p in problems]
+    by = ["official", "math" in scored and verifies_math()]
+    decided_by = digest([[repr(problem) for problem in problems], *parts, *by])
     return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

@@ -15,7 +15,7 @@ from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.judging.audit import AuditedJudge
-from llm_as_judge.judging.judge import RULES_ONLY, Judge
+from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.total import RewardFunction
@@ -37,7 +37,7 @@ class Services:
     enhance: Enhancer  # Layer 2
     runner: WorkflowRunner
     training: RolloutParts  # rollouts for training
-    official: RolloutParts  # rollouts judged by rules and tests only: the benchmark's own metric
+    official: RolloutParts  # rollouts judged by the benchmark's own metric
     audited: AuditedJudge | None  # the training judge, if its verdicts are audited
     alone: Judge | None  # the LLM judge without rules, if a model judges
     hosted: HostedModels  # to be given the policy once it is loaded
@@ -66,7 +66,7 @@ async def open_services(
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
         official = RolloutParts(
             runner,
-            Judge(RULES_ONLY, None, sandbox, official=True),
+            Judge(OFFICIAL, None, sandbox),
             reward,
             concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,

@@ -40,7 +40,7 @@ async def run_comparison(
     from llm_as_judge.assembly.recording import policy_results
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.check import refuse_vacuous
-    from llm_as_judge.data.problems import read_problems
+    from llm_as_judge.data.problems import measured_problems
     from llm_as_judge.evaluation.baselines import measure
     from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED, front
     from llm_as_judge.evaluation.comparison import compare as rows_of
@@ -49,7 +49,7 @@ async def run_comparison(
     from llm_as_judge.views.terminal import comparison_table
     from llm_as_judge.workflow.shapes import shapes_of
 
-    problems = read_problems(data, limit) if data else heldout_problems(config.data, limit)
+    problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     plans = shapes_of(load_operators(config.workflow.operators))
     drawn = open_problems(config, measured=False).sampler.sample(len(problems))  # in the order of a training run

@@ -85,11 +85,11 @@ async def run_evaluation(
     from llm_as_judge.assembly.recording import policy_records
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.check import refuse_vacuous
-    from llm_as_judge.data.problems import read_problems
+    from llm_as_judge.data.problems import file_name, measured_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.policy.device import on_device
 
-    sets = [(path.name.partition(".")[0], read_problems(path, limit)) for path in data]
+    sets = [(file_name(path), measured_problems(path, limit)) for path in data]
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
@@ -111,7 +111,7 @@ async def run_evaluation(
                 checkpoint=checkpoint,
                 workflow=workflow.file if workflow else None,
                 executor=config.executor.model,
-                rows=_rows(records, "embedded" if not data and config.data.generated else source),
+                rows=_rows(records, problems, "embedded" if not data and config.data.generated else source),
                 samples=samples,
                 known=known,
                 usage=services.usage(),
@@ -154,16 +154,22 @@ async def _recorded(
     return records, known
 
 
-def _rows(records: "Sequence[RolloutEvent]", source: str) -> "dict[str, Summary]":
-    """A summary for each dataset; problems without a dataset are named after their file, ``source``."""
+def _rows(records: "Sequence[RolloutEvent]", problems: "Sequence[Problem]", source: str) -> "dict[str, Summary]":
+    """A summary for each benchmark; problems without a dataset are named after their file, ``source``."""
     from llm_as_judge.data.catalog import DATASETS
     from llm_as_judge.evaluation.summary import summarise
 
     unnamed = "custom" if source in DATASETS else source
-    named = [r if r.dataset not in ("", "custom") else msgspec.structs.replace(r, dataset=unnamed) for r in records]
-    return {
-        name: summarise([r for r in named if r.dataset == name]) for name in dict.fromkeys(r.dataset for r in named)
-    }
+    rows: dict[tuple[str, str], list[RolloutEvent]] = {}
+    for record in records:
+        dataset = unnamed if record.dataset in ("", "custom") else record.dataset
+        named = msgspec.structs.replace(record, dataset=dataset)
+        rows.setdefault((problems[record.index].benchmark or dataset, dataset), []).append(named)
+    found: dict[str, Summary] = {}
+    for (benchmark, dataset), own in rows.items():
+        name, summary = f"{benchmark}_{dataset}" if benchmark in found else benchmark, summarise(own)
+        found[name] = replace(summary, official={name: summary.official[dataset]})
+    return found
 
 
 def merge(file: Path, result: EvaluationResult) -> None:

@@ -29,7 +29,7 @@ def calibrate(
         typer.Argument(metavar="PAIRS", exists=True, dir_okay=False, help="JSONL with gold, candidate and equivalent."),
     ],
     mode: Annotated[
-        str | None, typer.Option(metavar="MODE", help="rules, llm or hybrid (default: configured mode).")
+        str | None, typer.Option(metavar="MODE", help="rules, metric, llm or hybrid (default: configured mode).")
     ] = None,
     attacks: Annotated[
         bool, typer.Option("--attacks/--no-attacks", help="Also judge hostile rewritings of the candidates.")
@@ -50,7 +50,7 @@ def calibrate(
 
     async def count() -> "list[Counts]":
         async with open_judge(settings) as judge:
-            concurrency = settings.judge.concurrency if mode != "rules" else 1
+            concurrency = settings.judge.concurrency if settings.judge.asks_model else 1
             return await calibration.calibrate(judge, labelled, *hostile, concurrency=concurrency)
 
     counts = asyncio.run(count())  # plain candidates first

@@ -151,7 +151,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
         size, example = length(question), count(question.statement) + written
         return size + min(shown, max(0, (limit - size) // example)) * example
 
-    judged = config.judge.mode != "rules"
+    judged = config.judge.asks_model
     notes.append(
         f"{given.calls:g} executor calls per workflow{', and one of the judge' if judged else ''}, "
         f"{given.call_input:g} tokens in and {given.call_output:g} out each, {given.latency:g} s each"

@@ -64,8 +64,10 @@ class EndpointConfig(ServerConfig):
 
 
 class JudgeConfig(EndpointConfig):
-    mode: Literal["hybrid", "llm", "rules"] = Field(
-        "hybrid", description="hybrid: rules accept, the LLM decides the rest; llm: no rules; rules: no LLM."
+    mode: Literal["hybrid", "llm", "rules", "metric"] = Field(
+        "hybrid",
+        description="hybrid: rules accept, the LLM decides the rest; llm: no rules; rules: no LLM; metric: the "
+        "benchmark's usual scorer, no LLM.",
     )
     structured: bool = Field(True, description="Request the verdict as JSON, if the server supports it.")
     second_model: str = Field("", description="Model name of a second judge; empty = none.")
@@ -77,3 +79,7 @@ class JudgeConfig(EndpointConfig):
     audit_share: Float = Field(0.1, ge=0, le=1, description="Share of True verdicts of the LLM judge that are checked.")
     audit_gap: Float = Field(0.2, gt=0, le=1, description="Rise of the share of failed checks that raises the alarm.")
     audit_action: Literal["warn", "stop"] = Field("warn", description="Effect of the alarm on a training run.")
+
+    @property
+    def asks_model(self) -> bool:
+        return self.mode in ("hybrid", "llm")

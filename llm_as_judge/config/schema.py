@@ -341,7 +341,7 @@ class Config(Strict):
     def endpoints(self) -> dict[str, EndpointConfig]:
         """The models of a run by role: executor, judge and second judge, if configured."""
         judge, found = self.judge, {"executor": self.executor}
-        if judge.mode != "rules":
+        if judge.asks_model:
             found["judge"] = judge
             if judge.second_model:
                 second: dict[str, Any] = {"model": judge.second_model}

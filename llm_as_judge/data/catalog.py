@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
+from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.data.benchmarks import commonsenseqa, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
-from llm_as_judge.data.dataset import Dataset, Metric
+from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.types import Domain
 
 #: A record that several entries recognise belongs to the last of them.

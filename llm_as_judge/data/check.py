@@ -17,7 +17,7 @@ from llm_as_judge.data.problems import recognise
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
-from llm_as_judge.judging.judge import RULES_ONLY, Judge
+from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.sandbox.code_verdict import vacuous
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
@@ -48,7 +48,7 @@ async def check_golds(paths: Iterable[Path], dataset: Dataset | None, sandbox: S
 
     Raises ``DataError`` for a missing file.
     """
-    judge = Judge(RULES_ONLY, None, sandbox, official=True)
+    judge = Judge(OFFICIAL, None, sandbox)
     records = golds = 0
     failures: list[Failure] = []
     checks: list[Awaitable[list[Failure]]] = []
@@ -110,8 +110,12 @@ async def _check_tests(sandbox: Sandbox, problem: Problem, place: str) -> list[F
 
 
 async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[Failure]:
-    """Whether the judge and the public tests accept ``gold``."""
-    question, verdict = problem.question, await judge.verdict(problem, gold)
+    """Whether the judge and the public tests accept ``gold``. Tests that cannot run are left to ``_check_tests``."""
+    question = problem.question
+    try:
+        verdict = await judge.verdict(problem, gold)
+    except DataError:
+        return []
     reasons = [] if verdict.correct else [f"{verdict.reason}; the gold is {gold[-80:]!r}"]
     dataset = DATASETS.get(question.dataset)
     # Code before the first hidden assert, which public asserts may need too.

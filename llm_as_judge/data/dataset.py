@@ -9,13 +9,11 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
 from llm_as_judge.data.record import Record
 from llm_as_judge.types import Domain, Problem
 
-#: Official metrics. ``squad2``: exact match and token F1, with separate means for unanswerable questions (Rajpurkar et
-#: al. 2018). ``hotpotqa``: exact match and F1 (Yang et al. 2018). ``pass@k``: Chen et al. 2021.
-Metric = Literal["accuracy", "pass@k", "squad2", "hotpotqa"]
 #: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
 TestStyle = Literal["check", "asserts"]
 
@@ -66,7 +64,8 @@ class Dataset:
 
     ``parse`` turns a raw record into a problem, ``golds`` gives replies that must all be judged correct; both raise
     ``DataError`` with the reason. ``recognises`` identifies the benchmark's raw records by their fields. ``judge_line``
-    is the LLM judge's rule for what counts as equal. ``split_of`` gives the published split of a record if one release
+    is the LLM judge's rule for what counts as equal. ``variant`` names the benchmark of a record of this form: "" for
+    this one, ``OTHER`` if it is not known. ``split_of`` gives the published split of a record if one release
     file holds several.
     """
 
@@ -79,6 +78,11 @@ class Dataset:
     judge_line: str = ""
     test_style: TestStyle = "check"
     split_of: Callable[[Record], str] | None = None
+    variant: Callable[[Record], str] = lambda record: ""
+
+
+#: Variant of a record in the form of a benchmark whose own records have something that it lacks.
+OTHER = "?"
 
 
 def has_fields(*names: str) -> Callable[[Record], bool]:

@@ -5,15 +5,17 @@ be read, loading fails with file, line and reason of each; a smaller training se
 """
 
 import hashlib
+import logging
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
@@ -21,33 +23,67 @@ from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS, Problem
 
+logger = logging.getLogger(__name__)
+
+#: File names that say which part of a data set it is, and not which one.
+_SPLITS = ("train", "test", "dev", "val", "valid", "validation")
 #: Folder of the test sets that ``data process`` writes.
 TEST_SETS = Path("data/test")
 
 
-def read_problems(path: Path, limit: int | None = None) -> list[Problem]:
-    """The first ``limit`` problems (default: all) of a file or folder.
+def read_problems(path: Path) -> list[Problem]:
+    """All problems of a file or folder, each with the name of its benchmark.
 
     Raises ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
     """
-    if limit is not None and limit < 1:
-        raise DataError(f"limit must be >= 1, got {limit}")
     check_whole(path)
+    variants: dict[str, set[str]] = {}
 
     def parse(record: Record) -> Problem:
-        dataset = DATASETS.get(recognise(record))
-        return dataset.parse(record) if dataset else custom.parse(record)
+        name = recognise(record)
+        if not (dataset := DATASETS.get(name)):
+            return custom.parse(record)
+        problem, variant = dataset.parse(record), dataset.variant(record)
+        variants.setdefault(name, set()).add(variant)
+        return replace(problem, benchmark=variant)
 
     problems: list[Problem] = []
     faults = Faults()
     for file in files_in(path):
-        found = parsed(file, parse, faults)
-        problems += (replace(p, place=place) for place, p in islice(found, limit and limit - len(problems)))
+        problems += (replace(problem, place=place) for place, problem in parsed(file, parse, faults))
     if faults.count:
         raise DataError(str(faults))
     if not problems:
         raise DataError(f"{path}: no problems in it")
-    return problems
+    # one record with what only the benchmark's own have shows that the file is the benchmark's
+    names = {name: "" if "" in found else file_name(path, name) for name, found in variants.items()}
+    return [replace(p, benchmark=names[p.question.dataset]) if p.benchmark == OTHER else p for p in problems]
+
+
+def file_name(path: Path, dataset: str = "") -> str:
+    """Name of a data file in results, with its folder's if it is only a split's; "" if it is that of ``dataset``."""
+    own = path.name.partition(".")[0]
+    if own in _SPLITS:
+        own = f"{path.resolve().parent.name}_{own}"
+    return "" if re.sub(rf"_(?:{'|'.join(_SPLITS)})$", "", own) == dataset else own
+
+
+def measured_problems(path: Path, limit: int | None = None) -> list[Problem]:
+    """The distinct problems of a file or folder to measure on, or ``limit`` of them, spread over it.
+
+    Copies of a problem are no further evidence: they are left out with a warning.
+    """
+    if limit is not None and limit < 1:
+        raise DataError(f"limit must be >= 1, got {limit}")
+    problems = read_problems(path)
+    found = list({(asked(problem), problem.reference): problem for problem in reversed(problems)}.values())[::-1]
+    if len(found) < len(problems):
+        copies = len(problems) - len(found)
+        logger.warning(
+            f"{path}: {copies} of {len(problems)} problems are copies of others and are left out; results and "
+            f"intervals are over the {len(found)} distinct ones"
+        )
+    return spread(found, limit) if limit else found
 
 
 def recognise(record: Record) -> str:
@@ -116,9 +152,10 @@ def spread(problems: Sequence[Problem], n: int) -> list[Problem]:
 
 def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
     """The problems of ``some`` whose question is not in ``others``, compared without spaces and case."""
-
-    def asked(problem: Problem) -> str:
-        return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()
-
     known = {asked(problem) for problem in others}
     return [problem for problem in some if asked(problem) not in known]
+
+
+def asked(problem: Problem) -> str:
+    """The question, without spaces and case."""
+    return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()

@@ -1,6 +1,6 @@
 """Evaluation of workflows on held-out problems.
 
-One or several workflows are written for each problem, run, and judged by tests or rules; the reward is not used.
+One or several workflows are written for each problem, run, and judged by the official metric; the reward is not used.
 Infrastructure faults are counted and left out of every mean.
 """
 
@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.evaluation.official import answer_scores
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.policy.device import on_device
@@ -137,12 +137,9 @@ async def evaluate(
 
 
 def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:
-    """The record of a rollout, with official scores unless it ended in an infrastructure fault."""
-    question, execution = rollout.problem.question, rollout.execution
-    if execution.outcome == "fault":
-        return rollout_event(rollout, index=index, sample=sample)
-    answer = execution.answer if rollout.valid else None
-    metric = metric_of(question.dataset, (question.domain,))
-    return rollout_event(
-        rollout, index=index, sample=sample, scores=answer_scores(metric, answer, rollout.problem.reference)
-    )
+    """The record of a rollout; a workflow without an answer scores 0, an infrastructure fault nothing."""
+    problem, scores = rollout.problem, None
+    if rollout.verdict.correct is False and not rollout.valid:
+        metric = metric_of(problem.question.dataset, (problem.question.domain,))
+        scores = scores_of(metric, None, problem.question, problem.reference)
+    return rollout_event(rollout, index=index, sample=sample, scores=scores)

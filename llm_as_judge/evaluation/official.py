@@ -1,34 +1,21 @@
-"""Computes the official metric of a benchmark, which ``data.catalog.metric_of`` chooses, under its published name.
+"""Averages the official metric of a benchmark, which ``data.catalog.metric_of`` chooses, under its published name.
 
 Neither the reward nor an LLM judge is involved. A workflow that failed gave no answer and counts 0, also if the right
-answer is that there is none. Infrastructure faults are counted and left out.
+answer is that there is none. Infrastructure faults are counted and left out. Where no usual scorer decided, the rules
+did, and the name says so.
 """
 
 from collections.abc import Mapping, Sequence
 
-from llm_as_judge.answers.extraction import extract_answer
-from llm_as_judge.answers.qa_metrics import QA_SCORES
-from llm_as_judge.data.dataset import Metric
+from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.evaluation.intervals import Estimate, estimate, mean, pass_at_k
-from llm_as_judge.types import Reference
 
-
-def answer_scores(metric: Metric, answer: str | None, reference: Reference) -> dict[str, float]:
-    """Scores of one answer by the official script of a QA benchmark (None: no answer); empty for other metrics."""
-    said = None if answer is None else extract_answer(answer, "qa")
-    if metric not in QA_SCORES:
-        return {}
-    golds = () if reference.unanswerable else reference.answers
-    exact_match, token_f1 = QA_SCORES[metric]
-    em, f1 = (0.0, 0.0) if said is None else (exact_match(said, golds), token_f1(said, golds))
-    if metric == "hotpotqa":
-        return {"em": em, "f1": f1}
-    part = "HasAns" if golds else "NoAns"
-    return {"exact": em, "f1": f1, f"{part}_exact": em, f"{part}_f1": f1}
-
-
+BY_RULES = "accuracy by rules"
 #: Scores whose mean is over all problems, then those that only some problems have.
 _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
+    "gsm8k": (("flexible-extract", "strict-match"), ()),
+    "math": (("math_verify",), ()),
+    "choice": (("accuracy",), ()),
     "squad2": (("exact", "f1"), ("HasAns_exact", "HasAns_f1", "NoAns_exact", "NoAns_f1")),
     "hotpotqa": (("em", "f1"), ()),
 }
@@ -41,13 +28,14 @@ def official(
 ) -> dict[str, Estimate]:
     """The metric as means by name, the headline one first, over problems with one or more samples each.
 
-    ``scores`` are results of ``answer_scores`` (empty: unscored), ``correct`` the verdicts (None: unscored).
+    ``scores`` are those of ``answers.metrics`` (empty: unscored), ``correct`` the verdicts (None: unscored).
     """
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
         return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}
-    if metric == "accuracy":
-        return {"accuracy": estimate([share(c) for c in correct])}
+    scored = any(any(samples) for samples in scores)
+    if metric not in _NAMES or (not scored and any(c is not None for samples in correct for c in samples)):
+        return {BY_RULES: estimate([share(c) for c in correct])}
     everywhere, somewhere = _NAMES[metric]
     values = {name: [_mean_of(name, samples) for samples in scores] for name in (*everywhere, *somewhere)}
     for name in somewhere:

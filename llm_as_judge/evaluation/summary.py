@@ -19,7 +19,7 @@ from llm_as_judge.workflow.shapes import name_of
 class Summary:
     """Shares in [0, 1] with 95 % intervals over problems; counts are of workflows, most frequent first."""
 
-    overall: Estimate  # accuracy by tests and rules
+    overall: Estimate  # accuracy by the official verdict
     domains: Mapping[Domain, Estimate]
     valid_rate: Estimate
     official: Mapping[str, Mapping[str, Estimate]]  # by dataset and metric, the headline metric first

@@ -1,10 +1,11 @@
 """The judge: tests for code, then rules that only accept, then the LLM judge; the first that decides wins.
 
-A wrong, empty or missing answer is False; a sandbox fault or an unavailable judge is None (unscored). The official
-partial credit (F1) is reported with the verdict and never decides it.
+In the mode ``metric`` the benchmark's usual scorer decides. A wrong, empty or missing answer is False; a sandbox fault
+or an unavailable judge is None (unscored). Partial credit (F1) is reported with the verdict and never decides it.
 """
 
 import asyncio
+import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
@@ -13,17 +14,23 @@ from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.equivalence import compare
 from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.answers.nonanswers import is_no_answer, refused
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.errors import ConfigError, SandboxFault
+from llm_as_judge.data.catalog import metric_of
+from llm_as_judge.errors import ConfigError, InfrastructureError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.sandbox.code_verdict import JudgesCode
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
+logger = logging.getLogger(__name__)
+
 #: Rules and tests alone, without a model: what the rules leave undecided counts as wrong.
 RULES_ONLY = JudgeConfig(mode="rules")
+#: What evaluations use in every mode.
+OFFICIAL = JudgeConfig(mode="metric")
 
 _PROVERS = ThreadPoolExecutor(algebra.WORKERS, thread_name_prefix="algebra")
 
@@ -35,11 +42,11 @@ class JudgeLike(Protocol):
 
 
 class Judge:
-    """``hybrid``: rules, then the LLM; ``llm``: no rules; ``rules``: no model.
+    """``hybrid``: rules, then the LLM; ``llm``: no rules; ``rules``: no model; ``metric``: the usual scorer, no model.
 
-    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. With
-    ``official`` the last box, tag or ``####`` line of a maths reply counts wherever it is, as in the scripts of MATH
-    and GSM8K: for evaluations, never for rewards. Raises ``ConfigError`` if a mode lacks its model.
+    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. Where
+    ``metric`` has no scorer the rules decide, and the last box, tag or ``####`` line of a maths reply counts wherever
+    it is. Raises ``ConfigError`` if a mode lacks its model.
     """
 
     def __init__(
@@ -48,16 +55,14 @@ class Judge:
         llm: ChatModel | None = None,
         sandbox: JudgesCode | None = None,
         second: ChatModel | None = None,
-        *,
-        official: bool = False,
     ) -> None:
-        if config.mode != "rules" and llm is None:
+        if config.asks_model and llm is None:
             raise ConfigError(f"judge.mode = {config.mode} needs a judge model; configure one or set judge.mode=rules")
         self._mode = config.mode
+        self._warned: set[str] | None = None if config is OFFICIAL else set()
         second = second if config.second_role == "verdicts" else None
-        self._llm = None if llm is None or config.mode == "rules" else LLMJudge(config, llm, second)
+        self._llm = None if llm is None or not config.asks_model else LLMJudge(config, llm, second)
         self._sandbox = sandbox
-        self._official = official
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The verdict on ``answer``, which is None if there is none. Never raises, whatever the answer says.
@@ -66,6 +71,8 @@ class Judge:
         informed.
         """
         question, reference = problem.question, problem.reference
+        if self._mode == "metric" and not reference.tests and (scored := await self._scored(problem, answer)):
+            return scored
         if reference.unanswerable and answer is not None and is_no_answer(answer):
             return Verdict(True, "rules", "no answer, as the reference says")
         if answer is None or not answer.strip():
@@ -82,11 +89,28 @@ class Judge:
         decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
         return Verdict(decision.correct, "llm", decision.reason, exchanges=decision.exchanges)
 
+    async def _scored(self, problem: Problem, answer: str | None) -> Verdict | None:
+        """The verdict of the benchmark's usual scorer; None if there is none."""
+        metric = metric_of(problem.question.dataset, (problem.question.domain,))
+        ask = partial(scores_of, metric, answer, problem.question, problem.reference)
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask) if metric == "math" else ask()
+        except InfrastructureError as error:
+            return Verdict(None, "metric", str(error))
+        if not found:
+            dataset = problem.question.dataset
+            if self._warned is not None and dataset not in self._warned:
+                self._warned.add(dataset)
+                logger.warning("judge.mode=metric: %r has no usual scorer, so the rules judge it", dataset)
+            return None
+        name, score = next(iter(found.items()))
+        return Verdict(score == 1, "metric", f"{name} is {score:g}", scores=found)
+
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
         """Whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
         ask = partial(
-            compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_mark=self._official
+            compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_mark=self._mode == "metric"
         )
         said = ask(effort_s=0)
         if said == "unproved":

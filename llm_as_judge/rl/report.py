@@ -151,7 +151,7 @@ def rollout_event(
         abstained=verdict.abstained,
         tier=verdict.tier,
         reason=verdict.reason,
-        scores=scores or {},
+        scores=verdict.scores if scores is None else scores,
         judged=verdict.exchanges,
         reward=rollout.reward.total,
         terms=rollout.reward.terms,

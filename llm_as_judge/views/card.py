@@ -82,7 +82,7 @@ def model_card(facts: CardFacts) -> str:
         use=use,
         data=_data(facts),
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
-        judge=config.judge.mode if config.judge.mode == "rules" else f"{config.judge.mode}, {config.judge.model}",
+        judge=f"{config.judge.mode}, {config.judge.model}" if config.judge.asks_model else config.judge.mode,
         executor=config.executor.model,
         settings=markdown(("setting", "value"), settings.items()),
         scores="\n\n".join(_scores(facts)) or "No scores are recorded for this adapter.",

@@ -20,7 +20,7 @@ _COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[RenderableType]:
     """All datasets with their official metrics, validity and costs."""
-    title = "Official metric, and percent right by tests and rules"
+    title = "Official metric, and percent right by it"
     table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
     for name, row in rows:
         own = [name, _right(row)]

@@ -61,8 +61,8 @@ async def test_hard_formulas_do_not_keep_an_honest_answer_waiting(monkeypatch: p
     """With all algebra processes busy, an answer that needs none is judged at once."""
     released, asked = threading.Event(), []
 
-    def blocked(self: object, a: object, b: object, cpu_s: float) -> tuple[bool, float]:
-        asked.append(a)
+    def blocked(self: object, request: object, cpu_s: float) -> tuple[bool, float]:
+        asked.append(request)
         assert released.wait(60)
         return True, 0.1
 
@@ -86,7 +86,7 @@ async def test_hard_formulas_do_not_keep_an_honest_answer_waiting(monkeypatch: p
 def test_all_proofs_of_one_answer_have_one_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     given_s: list[float] = []
 
-    def undecided(self: object, a: object, b: object, cpu_s: float) -> tuple[None, float]:
+    def undecided(self: object, request: object, cpu_s: float) -> tuple[None, float]:
         given_s.append(cpu_s)
         return None, cpu_s
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.data.benchmarks import custom
-from llm_as_judge.data.problems import read_problems
+from llm_as_judge.data.problems import measured_problems, read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
@@ -122,7 +122,8 @@ def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_pat
     assert [line.split(": ")[0] for line in error(folder).split("\n")] == places
     many = error(written(folder, *[bad] * 500, name="b.jsonl")).split("\n")
     assert len(many) == 21 and many[-1] == "... and 480 more bad records"
-    assert len(read_problems(written(folder, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)) == 2
+    with pytest.raises(DataError, match="bad"):  # a limit spreads over the whole file
+        measured_problems(written(folder, MATHS, {**MATHS, "problem": "2?"}, {"bad": 1}), limit=2)
 
 
 def test_files_are_read_whatever_their_form_or_refused_with_the_cure(tmp_path: Path) -> None:

@@ -98,10 +98,10 @@ def test_what_cannot_be_read_is_reported_with_its_place_and_the_rest_is_read(tmp
          [{"a": "\U0001f600"}, "2: not JSON", "3: not UTF-8", "4: must be an object, got list", one,
           "7: not JSON: nested too deeply", "8: not JSON"]),
         ("a.csv", 'q,a,b,c,d,A\nq,a\n"two\nlines",a,b,c,d,B\n',
-         [{"question": "q", "choices": [*"abcd"], "answer": "A"}, "2: an MMLU row has 6 columns",
-          {"question": "two\nlines", "choices": [*"abcd"], "answer": "B"}]),
+         [{"question": "q", "choices": [*"abcd"], "answer": "A", "subject": ""}, "2: an MMLU row has 6 columns",
+          {"question": "two\nlines", "choices": [*"abcd"], "answer": "B", "subject": ""}]),
         ("b.csv", b"q,a,b,c,d,A\n\xff,a,b,c,d,A\n",
-         [{"question": "q", "choices": [*"abcd"], "answer": "A"}, "2: not UTF-8"]),
+         [{"question": "q", "choices": [*"abcd"], "answer": "A", "subject": ""}, "2: not UTF-8"]),
         ("a.jsonl.gz", packed, [one] * 1000), ("b.jsonl.gz", b"plain", ["1: cannot be read: Not a gzipped file"]),
         ("c.jsonl.gz", gzip.compress(b'{"a": 1}\n')[:-8], [one, "2: cannot be read: Compressed file ended"]),
     ]  # fmt: skip

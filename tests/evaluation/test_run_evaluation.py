@@ -70,7 +70,9 @@ class World(Bench):
         return await super().run(source, question)
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(int(problem.question.id[1:]) % 2 == 0, "rules")
+        right = int(problem.question.id[1:]) % 2 == 0
+        names = {"gsm8k": ("flexible-extract",), "squad2": ("exact", "f1")}.get(problem.question.dataset, ())
+        return Verdict(right, "metric" if names else "rules", scores=dict.fromkeys(names, float(right)))
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
 
 
 def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
-    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path, limit: list(problems)[:limit])
+    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path: list(problems))
     Path(name).write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
     return Path(name)
 
@@ -104,6 +106,7 @@ def of(dataset: str, *ids: str) -> list[Problem]:
     return [problem(id, "qa" if dataset == "squad2" else "math", dataset, Reference(("x",))) for id in ids]
 
 
+TWELVE = problem("12", "math", "gsm8k", Reference(("12",)))
 MIXED = [*of("gsm8k", "p0", "p1"), *of("squad2", "p2", "p3", "p4"), *of("custom", "p5")]
 
 
@@ -120,7 +123,8 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     assert [(row["dataset"], row["metrics"]["accuracy"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", 0.5, 2), ("squad2", 2 / 3, 3), ("mixed", 0.0, 1),
     ]  # fmt: skip
-    assert [row["metrics"]["official"][row["dataset"]]["name"] for row in saved()] == ["accuracy", "exact", "accuracy"]
+    names = [row["metrics"]["official"][row["dataset"]]["name"] for row in saved()]
+    assert names == ["flexible-extract", "exact", "accuracy by rules"]
     adapter = here / "step_1"
     adapter.mkdir()
     await evaluated(data(monkeypatch, MIXED[:1]), checkpoint=adapter)
@@ -277,10 +281,16 @@ async def test_no_judge_is_asked_where_rules_decide_alone(here: Path) -> None:
         config = load_config(None, settings)
         async with open_services(config, judging=False) as services:
             assert (executor.asked, judge.asked) == (1, 0)
-            verdict = await services.official.judge.verdict(MIXED[0], "x")
+            verdict = await services.official.judge.verdict(MIXED[-1], "x")
             assert (verdict.correct, verdict.tier) == (True, "rules") and services.alone is None
         async with open_services(config):
             assert (executor.asked, judge.asked) == (2, 1)
+        async with open_services(load_config(None, [*settings, "judge.mode=metric"])) as services:
+            assert (executor.asked, judge.asked) == (3, 1) and services.audited is None
+            said = [await parts.judge.verdict(TWELVE, "That is 5 + 7 = 12 in all.") for parts in (
+                services.training, services.official
+            )]  # fmt: skip
+            assert [(v.correct, v.tier, v.scores["strict-match"]) for v in said] == [(True, "metric", 0.0)] * 2
 
 
 NAMED = {

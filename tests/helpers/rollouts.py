@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge import types
+from llm_as_judge.answers.metrics import scores
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import (
@@ -41,10 +43,12 @@ def rollout(
     call = types.OperatorCall("Custom", {}, {}, (types.Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(SHAPES[plan], of.question.domain) if text is None else text
+    metric = metric_of(of.question.dataset, (of.question.domain,))
+    found = scores(metric, answer, of.question, of.reference) if outcome == "finished" and correct is not None else {}
     return Rollout(
         of, Completion(source, (), (), (), "stop"), source,
         Execution(outcome, answer if outcome == "finished" else None, (call,)),
-        Verdict(correct, "rules", reason="" if correct is not None else "the provider was down"),
+        Verdict(correct, "rules", reason="" if correct is not None else "the provider was down", scores=found),
         Reward(None if correct is None else float(correct)),
     )  # fmt: skip
 

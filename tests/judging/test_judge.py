@@ -9,7 +9,7 @@ from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, pr
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.errors import ConfigError, ProviderError, SandboxFault
-from llm_as_judge.judging.judge import RULES_ONLY, Judge
+from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import JUDGE_SYSTEM, build_prompt, load_lines
 from llm_as_judge.sandbox.results import CodeVerdict
@@ -54,11 +54,11 @@ async def test_rules_say_yes_the_model_decides_the_rest_and_no_answer_is_wrong()
 
 
 async def test_official_boxes_are_by_the_datasets_own_rule() -> None:
-    # As in the scripts of MATH and GSM8K; in training such a reply is undecided and the model decides.
+    # Also where there is no usual scorer; in other modes such a reply is undecided and the model decides.
     boxed = r"There are $\boxed{12}$ paths that avoid the wall. (We could also have counted them one by one.)"
     of = Problem(Question("q", "How many paths are there?", "math"), Reference(("12",)))
     for reply in (boxed, "How many are left?\n#### 12"):
-        assert (await Judge(RULES_ONLY, official=True).verdict(of, reply)).correct is True
+        assert (await Judge(OFFICIAL).verdict(of, reply)).correct is True
         assert (await Judge(RULES_ONLY).verdict(of, reply)).correct is False
         assert matches(reply, ["12"], "math", of.question.text) is False
 

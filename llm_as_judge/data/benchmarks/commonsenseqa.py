@@ -4,7 +4,7 @@ Raw fields: ``id``; ``answerKey``; ``question``, an object with ``stem`` and ``c
 the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` a second field.
 """
 
-from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, mapping_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
@@ -21,7 +21,15 @@ def parse(record: Record) -> Problem:
         labels, texts = list_of(columns, "label"), list_of(columns, "text")
     if key not in labels or len(labels) != len(texts):
         raise DataError(f"answerKey {key!r} is none of the labels {labels}")
+    if all(map(str.isdigit, labels)):  # some of ARC's
+        letters = "ABCDEFGHIJ"[: len(labels)]
+        key, labels = letters[labels.index(key)], list(letters)
     return choice_problem("commonsenseqa", record.get("id"), stem, labels, texts, key)
+
+
+def _nested(record: Record) -> Record:
+    question = record.get("question")
+    return question if isinstance(question, dict) else {}
 
 
 DATASET = Dataset(
@@ -29,7 +37,9 @@ DATASET = Dataset(
     parse=parse,
     golds=choice_golds(parse),
     recognises=has_fields("question", "answerKey"),
+    metric="choice",
     judge_line=CHOICE_LINE,
+    variant=lambda record: "" if "question_concept" in {**record, **_nested(record)} else OTHER,
     source=Source(
         hub="tau/commonsense_qa",
         page="https://www.tau-nlp.sites.tau.ac.il/commonsenseqa",

@@ -2,16 +2,17 @@
 
 ``problem``; ``answer``: text, number or a list of them; ``type``: math, code or qa; optional ``context``, ``id``,
 ``dataset``, ``unanswerable``. Code has ``tests``: source or a list of asserts, and may have ``entry_point``,
-``public_tests`` and ``prelude``. ``SPELLINGS`` has other names that are read; the first one present is used. Other
-fields are ignored.
+``public_tests`` and ``prelude``. ``SPELLINGS`` has other names that are read; the first one present is used. If the
+answer is the letter of an option, the options are shown with the question. Other fields are ignored.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.data.code_tests import check_tests, tested_function
-from llm_as_judge.data.record import Record, content_id, short
+from llm_as_judge.data.record import Record, choice_problem, content_id, short
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem, Question, Reference
 
@@ -26,6 +27,10 @@ NAMES = (
     "problem", "answer", "type", "context", "id", "dataset", "unanswerable", "tests", "entry_point", "public_tests",
     "prelude",
 )  # fmt: skip
+
+
+_READ = {*NAMES, *(other for others in SPELLINGS.values() for other in others)}
+_LETTERS = "ABCDEFGHIJ"
 
 
 def spelt(record: Record) -> dict[str, Any]:
@@ -49,9 +54,12 @@ def parse(record: Record) -> Problem:
         raise DataError(f"field {_spellings('type')} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
     entry_point, public = None, tuple[str, ...]()
     if domain == "code":
+        told = {name: record[name] for name in ("tests", *SPELLINGS["tests"]) if record.get(name)}
+        if len({tuple(_lines(told, name)) for name in told}) > 1:
+            raise DataError(f"fields {' and '.join(told)} hold different tests: keep the one that decides")
         entry_point, public, reference = _code(named)
     else:
-        reference = _answered(named)
+        text, reference = _with_options(record, named, text, _answered(named))
     dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
@@ -79,6 +87,48 @@ def _answered(named: Mapping[str, Any]) -> Reference:
     if unanswerable == bool(answers):
         raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
     return Reference(answers, unanswerable=unanswerable)
+
+
+def _with_options(record: Record, named: Mapping[str, Any], text: str, reference: Reference) -> tuple[str, Reference]:
+    """The question with its options, which it needs if the answer is a letter, or an index or an item of ``options``.
+
+    Raises ``DataError`` if the record has several lists that may hold them.
+    """
+    given, lists = named.get("answer"), _lists(record)
+    chosen = [name for name in lists if name.lower().rstrip("s_") in ("option", "choice")]
+    if isinstance(given, str) and (label := re.fullmatch(r"\(?([A-J])\)?\.?", given.strip())):
+        place = _LETTERS.index(label[1])
+        fitting = [name for name, texts in lists.items() if len(texts) > place]
+        shown = re.search(rf"(?:^|[\s(]){label[1]}[).:]", f"{_text(named, 'context')}\n{text}", re.MULTILINE)
+        if shown or not fitting:
+            return text, reference
+        chosen = [name for name in chosen if name in fitting] or fitting
+        if len(chosen) > 1:
+            raise DataError(f"answer {given!r} is a letter, and the options may be in {' or '.join(chosen)}: keep one")
+    elif chosen and str(given) in lists[chosen[0]]:
+        place = lists[chosen[0]].index(str(given))
+    elif chosen and isinstance(given, int) and 0 <= given < len(lists[chosen[0]]):
+        place = given
+    else:
+        return text, reference
+    texts = lists[chosen[0]]
+    shown_with = choice_problem("", None, text, list(_LETTERS[: len(texts)]), texts, _LETTERS[place])
+    return shown_with.question.text, shown_with.reference
+
+
+def _lists(record: Record) -> dict[str, list[str]]:
+    """What may be a question's options: lists of 2 to 10 texts, also written as an object or as lettered columns."""
+    found, columns = dict[str, list[str]](), dict[str, list[str]]()
+    for name, value in record.items():
+        if isinstance(value, dict):
+            value = value["text"] if isinstance(value.get("text"), list) else list(value.values())
+        if name in _READ:
+            continue
+        if isinstance(value, list) and 2 <= len(value) <= 10 and all(isinstance(item, str) for item in value):
+            found[name] = value
+        elif isinstance(value, str) and (column := re.fullmatch(r"(.*?)_?([A-Ja-j]|\d)", name)):
+            columns.setdefault(column[1] or "options", []).append(value)
+    return {**{name: texts for name, texts in columns.items() if 2 <= len(texts) <= 10}, **found}
 
 
 def to_record(problem: Problem) -> dict[str, Any]:

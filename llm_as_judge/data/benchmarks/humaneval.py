@@ -12,13 +12,18 @@ from collections.abc import Sequence
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
-from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
+    if record.get("plus_input"):
+        raise DataError(
+            "field 'plus_input' holds further tests, which are not read; use the file whose field 'test' has them "
+            "(evalplus/humanevalplus on the hub)"
+        )
     task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
     tree = syntax_tree("prompt", prompt)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]
@@ -30,6 +35,14 @@ def parse(record: Record) -> Problem:
     id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
     question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval")
     return Problem(question, Reference(tests=tests, prelude=prelude))
+
+
+def _variant(record: Record) -> str:
+    """HumanEval+ has numpy in its tests, as no test of HumanEval has."""
+    task = str(record["task_id"]).partition("/")
+    if task[0] != "HumanEval" or not task[2].isdigit() or int(task[2]) > 163:
+        return OTHER
+    return "humaneval_plus" if "numpy" in str(record["test"]) else ""
 
 
 #: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is
@@ -94,6 +107,7 @@ DATASET = Dataset(
     golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
+    variant=_variant,
     source=Source(
         hub="openai/openai_humaneval",
         configs=("openai_humaneval",),

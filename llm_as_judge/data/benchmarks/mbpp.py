@@ -2,8 +2,8 @@
 
 Raw fields: ``task_id``; ``text`` (``prompt`` in the sanitized split); ``code`` (the gold solution);
 ``test_list`` (asserts); ``test_setup_code`` or ``test_imports``; ``challenge_test_list``. The first assert is
-public, all of them are hidden. ``test_setup_code`` runs after the solution, because the setup of tasks 367 and 927
-uses classes that the solution defines.
+public, all of them are hidden; MBPP+ has a larger hidden suite in ``test``. ``test_setup_code`` runs after the
+solution, because the setup of tasks 367 and 927 uses classes that the solution defines.
 """
 
 import ast
@@ -24,7 +24,8 @@ def parse(record: Record) -> Problem:
     setup = optional_text(record, "test_setup_code").strip()
     hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
     # ten gold solutions use math without importing it
-    tests = "\n".join([*([setup] if setup else []), *hidden])
+    suite = optional_text(record, "test")  # MBPP+
+    tests = suite or "\n".join([*([setup] if setup else []), *hidden])
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
     entry_point = called_function(asserts[0], optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
@@ -71,6 +72,7 @@ DATASET = Dataset(
     metric="pass@k",
     test_style="asserts",
     split_of=split_of,
+    variant=lambda record: "mbpp_plus" if record.get("test") else "",
     source=Source(
         hub="google-research-datasets/mbpp",
         configs=("sanitized",),  # 427 tasks, checked by hand

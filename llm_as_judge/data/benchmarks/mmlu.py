@@ -6,7 +6,7 @@ Raw rows of the headerless CSV: question, four choices, the right letter. On the
 
 from collections.abc import Sequence
 
-from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
@@ -20,7 +20,7 @@ def from_row(row: Sequence[str]) -> Record:
         raise DataError(
             f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}; your own problems go into .jsonl"
         )
-    return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip()}
+    return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip(), "subject": ""}
 
 
 def parse(record: Record) -> Problem:
@@ -38,7 +38,9 @@ DATASET = Dataset(
     parse=parse,
     golds=choice_golds(parse),
     recognises=has_fields("question", "choices", "answer"),
+    metric="choice",
     judge_line=CHOICE_LINE,
+    variant=lambda record: "" if "subject" in record else OTHER,
     source=Source(
         hub="cais/mmlu",
         configs=("all",),

@@ -7,7 +7,7 @@ form, ``answers = {"text": [...]}``, is read too. Without ``is_impossible``, a q
 
 from collections.abc import Iterator
 
-from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
 from llm_as_judge.data.record import Record, given_id, list_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -56,6 +56,7 @@ DATASET = Dataset(
     metric="squad2",
     judge_line="The same span with more or fewer words around it is the same answer; a longer answer that adds another "
     "fact is not. Where the reference says unanswerable, only a candidate that says so is True.",
+    variant=lambda record: "" if "is_impossible" in record or not _annotated(record) else OTHER,
     source=Source(
         hub="rajpurkar/squad_v2",
         configs=("squad_v2",),

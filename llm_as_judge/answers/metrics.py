@@ -1,0 +1,128 @@
+r"""The usual scorers of the benchmarks: what published tables count as right.
+
+GSM8K: the last number of the reply (``flexible-extract``) and the number after ``####`` (``strict-match``), as in
+lm-evaluation-harness. MATH: math-verify on the last box or final expression. Multiple choice: the letter. SQuAD 2.0 and
+HotpotQA: ``qa_metrics``. Code is judged by its tests. They are easier to game than the rules of ``equivalence``.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal
+
+from llm_as_judge.answers.algebra import verified
+from llm_as_judge.answers.extraction import extract_answer, letter
+from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, squad_em, squad_f1
+from llm_as_judge.types import Question, Reference
+
+logger = logging.getLogger(__name__)
+
+#: Official metrics. ``squad2``: exact match and token F1, with separate means for unanswerable questions (Rajpurkar et
+#: al. 2018). ``hotpotqa``: exact match and F1 (Yang et al. 2018). ``pass@k``: Chen et al. 2021. ``accuracy``: no usual
+#: scorer, the rules decide.
+Metric = Literal["accuracy", "pass@k", "gsm8k", "math", "choice", "squad2", "hotpotqa"]
+Scores = Mapping[str, float]
+
+_FLEXIBLE = re.compile(r"-?(?:[$0-9.,]{2,}|[0-9]+)")
+_STRICT = re.compile(r"#### (-?[0-9.,]+)")
+
+_OPTION = re.compile(r"^\(?([A-J])[.)]\s+(.*)$", re.MULTILINE)
+_MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|math[a-z]+)\b|\\[()\[\]]|[*${}`_]")
+_STATED = re.compile(
+    r"(?i:\banswer\b\W{0,3}(?:is|would be|should be|must be)?\W{0,3}(?:(?:the|option|choice|letter)\b\W{0,3})*)"
+    r"([A-J])(?![\w'\u2019])"
+)
+_LEADING = re.compile(r"\W*([A-J])(?:[.):]|\s*\Z)")
+_BRACKETED = re.compile(r"\(([A-J])\)")
+_ALONE = re.compile(r"(?<![\w'\u2019])([A-J])(?![\w'\u2019]|\s+[a-z])")
+
+
+def scores(metric: Metric, answer: str | None, question: Question, reference: Reference) -> Scores:
+    """Scores of one answer in [0, 1], the one that decides first; empty if the rules or tests decide.
+
+    ``answer`` is None for a failed workflow, which scores 0 also if there is no right answer. Raises
+    ``InfrastructureError`` if math-verify could not be run.
+    """
+    score = _SCORES.get(metric)
+    if score is None or (metric == "math" and not verifies_math()):
+        return {}
+    if answer is not None:
+        return score(answer, question, reference)
+    return dict.fromkeys(score("", question, reference), 0.0)
+
+
+@cache
+def verifies_math() -> bool:
+    """Whether math-verify is installed."""
+    found = find_spec("math_verify") is not None
+    if not found:
+        logger.warning(
+            "math-verify is not installed, so the rules judge MATH and its column is called so; "
+            "pip install 'llm-as-judge[math]'"
+        )
+    return found
+
+
+def _gsm8k(answer: str, question: Question, reference: Reference) -> Scores:
+    golds = set(map(_plain, reference.answers))
+    last, marked = _FLEXIBLE.findall(answer), _STRICT.search(answer)
+    return {
+        "flexible-extract": float(bool(last) and _plain(last[-1]) in golds),
+        "strict-match": float(marked is not None and _plain(marked[1]) in golds),
+    }
+
+
+def _plain(number: str) -> str:
+    """A number as GSM8K compares it: without separators, dollar signs and a closing point."""
+    return number.replace(",", "").replace("$", "").rpartition("#### ")[2].strip().removesuffix(".").lower()
+
+
+def _math(answer: str, question: Question, reference: Reference) -> Scores:
+    return {"math_verify": float(bool(answer) and verified(answer, reference.answers))}
+
+
+def _choice(answer: str, question: Question, reference: Reference) -> Scores:
+    right = next(filter(None, map(letter, reference.answers)), "")
+    chosen = chosen_letter(answer, question.text)
+    return {"accuracy": float(bool(chosen) and chosen == right)}
+
+
+def chosen_letter(reply: str, question: str) -> str:
+    """The letter that a reply chooses: by the text of an option, after "answer", at the start, or the last one."""
+    texts: dict[str, str] = dict(_OPTION.findall(question))
+    said = _MARKUP.sub(" ", reply).strip()
+    named = [name for name, text in texts.items() if _folded(text) == _folded(said)]
+    if len(named) == 1 and len(said) > 1:
+        return named[0]
+    if stated := _STATED.findall(said):
+        return str(stated[-1])
+    if leading := _LEADING.match(said):
+        return str(leading[1])
+    return next((str(found[-1]) for pattern in (_BRACKETED, _ALONE) if (found := pattern.findall(said))), "")
+
+
+def _folded(text: str) -> str:
+    return " ".join(_MARKUP.sub(" ", text).split()).strip(" .").casefold()
+
+
+def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
+    said, golds = extract_answer(answer, "qa"), () if reference.unanswerable else reference.answers
+    exact, f1 = squad_em(said, golds), squad_f1(said, golds)
+    part = "HasAns" if golds else "NoAns"
+    return {"exact": exact, "f1": f1, f"{part}_exact": exact, f"{part}_f1": f1}
+
+
+def _hotpotqa(answer: str, question: Question, reference: Reference) -> Scores:
+    said = extract_answer(answer, "qa")
+    return {"em": hotpot_em(said, reference.answers), "f1": hotpot_f1(said, reference.answers)}
+
+
+_SCORES: Mapping[Metric, Callable[[str, Question, Reference], Scores]] = {
+    "gsm8k": _gsm8k,
+    "math": _math,
+    "choice": _choice,
+    "squad2": _squad2,
+    "hotpotqa": _hotpotqa,
+}
