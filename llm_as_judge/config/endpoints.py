@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls
 
@@ -61,6 +61,15 @@ class EndpointConfig(ServerConfig):
     reasoning_effort: str = Field(
         "", pattern=r"^[a-z]*$", description="Reasoning effort (low, high ...); empty = not sent."
     )
+
+    @model_validator(mode="after")
+    def _room_for_a_prompt(self) -> "EndpointConfig":
+        if self.provider == "local" and self.context <= self.max_tokens:
+            raise ValueError(
+                f"context={self.context} has no room for a prompt beside a reply of max_tokens={self.max_tokens}; raise "
+                "context or lower max_tokens"
+            )
+        return self
 
 
 class JudgeConfig(EndpointConfig):

@@ -25,6 +25,8 @@ from llm_as_judge.config.fields import (
 )  # fmt: skip
 from llm_as_judge.types import DOMAINS, Domain
 
+#: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
+POLICY = "policy"
 LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"]
 ScaleRewards = Literal["group", "batch", "none"]
 ImportanceSampling = Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
@@ -338,6 +340,11 @@ class Config(Strict):
         name = self.model.model_name
         return self._base_model or BaseModelEntry(Path(name).name, name)
 
+    @property
+    def answered_by_policy(self) -> list[EndpointConfig]:
+        """The models of a run that are the policy's base weights."""
+        return [own for own in self.endpoints().values() if own.provider == "local" and own.model == POLICY]
+
     def endpoints(self) -> dict[str, EndpointConfig]:
         """The models of a run by role: executor, judge and second judge, if configured."""
         judge, found = self.judge, {"executor": self.executor}
@@ -350,9 +357,6 @@ class Config(Strict):
                 found["second_judge"] = judge.model_copy(update=second)
         return found
 
-
-#: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
-POLICY = "policy"
 
 SECTIONS: dict[str, type[BaseModel]] = {
     name: typing.cast("type[BaseModel]", field.annotation) for name, field in Config.model_fields.items()

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_as_judge.config.endpoints import EngineConfig
-from llm_as_judge.config.schema import POLICY, Config
+from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
 
 #: LoRA ranks that vLLM supports.
@@ -91,14 +91,14 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
     rank = next((rank for rank in _RANKS if rank >= config.model.lora_rank), None)
     if rank is None:
         raise ConfigError(f"model.lora_rank={config.model.lora_rank}: vLLM serves ranks up to {_RANKS[-1]}; lower it")
-    hosted = [e.context for e in config.endpoints().values() if (e.provider, e.model) == ("local", POLICY)]
+    contexts = [own.context for own in config.answered_by_policy]
     options = {
         "host": "127.0.0.1",
         "port": port,
         "model": model,
         "served-model-name": name,
         "dtype": dtype,
-        "max-model-len": max([training.prompt_max_length + training.response_max_length, *hosted]),
+        "max-model-len": max([training.prompt_max_length + training.response_max_length, *contexts]),
         "max-lora-rank": rank,
         "max-loras": _ADAPTERS,
         "gpu-memory-utilization": engine.gpu_memory_utilization,

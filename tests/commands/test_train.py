@@ -284,7 +284,12 @@ def test_one_model_in_both_roles_gives_the_same_run_when_it_is_resumed(
 
     def run(name: str, *steps: int) -> tuple[bytes, list[tuple[object, ...]]]:
         folder = tmp_path / name
-        local = {"executor.provider": "local", "executor.model": "policy", "executor.context": 1024, "judge.mode": "rules"}
+        local = {
+            "executor.provider": "local",
+            "executor.model": "policy",
+            "executor.context": 1024,
+            "judge.mode": "rules",
+        }
         chosen = run_settings(folder, "http://127.0.0.1:9/v1", eval_every=0, **local, lookahead=0)
         for done in steps:
             config = load_config(EMBEDDED, [*chosen, f"max_steps={done}"])
