@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from typing import Literal
 
 from llm_as_judge.answers.algebra import verified
-from llm_as_judge.answers.extraction import extract_answer, letter
-from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, squad_em, squad_f1
+from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter
+from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Question, Reference
 
 logger = logging.getLogger(__name__)
@@ -77,6 +77,16 @@ def _gsm8k(answer: str, question: Question, reference: Reference) -> Scores:
 def _plain(number: str) -> str:
     """A number as GSM8K compares it: without separators, dollar signs and a closing point."""
     return number.replace(",", "").replace("$", "").rpartition("#### ")[2].strip().removesuffix(".").lower()
+
+
+def same_answers(metric: Metric, answer: str, question: Question) -> str:
+    """What counts as one answer in a majority vote: replies with the same text of it agree."""
+    if metric == "gsm8k":
+        return _plain((_FLEXIBLE.findall(answer) or [""])[-1])
+    if metric == "choice":
+        return chosen_letter(answer, question.text)
+    said = last_boxed(answer) or extract_answer(answer, question.domain)
+    return normalize_squad(said) if question.domain == "qa" else "".join(said.split()).strip("$.")
 
 
 def _math(answer: str, question: Question, reference: Reference) -> Scores:

@@ -4,6 +4,7 @@ Records are reused, so an interrupted comparison continues and a repeated one ru
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,13 +42,16 @@ async def run_comparison(
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import measured_problems
-    from llm_as_judge.evaluation.baselines import measure
-    from llm_as_judge.evaluation.comparison import TRAINED, UNTRAINED, front
+    from llm_as_judge.evaluation.baselines import measure, row
+    from llm_as_judge.evaluation.comparison import CONSTANT, SELF_CONSISTENCY, TRAINED, UNTRAINED, front
     from llm_as_judge.evaluation.comparison import compare as rows_of
+    from llm_as_judge.evaluation.constants import best_constants, constant_author
+    from llm_as_judge.evaluation.evaluate import evaluate
+    from llm_as_judge.evaluation.voting import DRAFTS, TEMPERATURE, self_consistency
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
     from llm_as_judge.views.terminal import comparison_table
-    from llm_as_judge.workflow.shapes import shapes_of
+    from llm_as_judge.workflow.shapes import SHAPES, shapes_of, workflow
 
     problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
@@ -61,19 +65,35 @@ async def run_comparison(
             def advance(done: int) -> None:
                 progress.advance(f"single workflows, {source}", done, len(plans))
 
-            return await measure(
-                problems, services.official, advance, plans, lambda plan: _ledger(config, source, problems, plan)
-            )
+            def log(plan: str) -> "AbstractContextManager[Ledger]":
+                texts = [workflow(SHAPES[plan], domain) for domain in DOMAINS]
+                return _ledger(config, source, problems, plan, texts)
+
+            return await measure(problems, services.official, advance, plans, log)
 
         matrix = await measured(source, problems)
         best = (await measured("training", training)).best()[""]
+        constants = await best_constants(training, services.official.judge)
+        with _ledger(config, source, problems, "constant", sorted(constants.items())) as ledger:
+            constant = await evaluate(problems, constant_author(constants), services.official, log=ledger)
         adapters = {UNTRAINED: None} | ({TRAINED: checkpoint} if checkpoint else {})
         policies = {
             name: await policy_results(name, config, source, problems, adapter, services, progress)
             for name, adapter in adapters.items()
         }
+        policy = row("", [[record] for record in [*policies.values()][-1]])
+        warmer = replace(services.official, runner=services.runner.at_temperature(TEMPERATURE))
+        drafts, voted = await self_consistency(
+            problems, warmer, services.sandbox.run_code, policy.tokens,
+            lambda n: _ledger(config, source, problems, "votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
+        )  # fmt: skip
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
-    rows = rows_of(matrix, policies, best)
+    plans_of: dict[str, str] = {domain: f"{drafts} x {DRAFTS[domain]}" for domain in matrix.domains}
+    further = [
+        row(CONSTANT, [[record] for record in constant], constants),
+        row(SELF_CONSISTENCY, [[record] for record in voted], plans_of),
+    ]
+    rows = rows_of(matrix, policies, best, further)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
     fronts = {"tokens": front(rows, "tokens")}
@@ -98,12 +118,13 @@ async def run_comparison(
     return result
 
 
-def _ledger(config: "Config", source: str, problems: Sequence[Problem], plan: str) -> "AbstractContextManager[Ledger]":
+def _ledger(
+    config: "Config", source: str, problems: Sequence[Problem], name: str, decisive: Sequence[Any]
+) -> "AbstractContextManager[Ledger]":
+    """The ledger of a method on ``problems``; ``decisive`` is what else its records depend on."""
     from llm_as_judge.assembly.recording import plan_records, recording
-    from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-    texts = [workflow(SHAPES[plan], domain) for domain in DOMAINS]
-    return recording(plan_records(config, source, problems, plan, texts))
+    return recording(plan_records(config, source, problems, name, list(map(str, decisive))))
 
 
 @cli.grouped

@@ -37,10 +37,11 @@ class Row:
     tokens: float
     cost: float
     seconds: float
+    idle: float  # share of workflows that called no operator
 
     def as_json(self) -> dict[str, Any]:
         costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
-        return {**as_json({"overall": self.overall, **self.domains}), **costs}
+        return {**as_json({"overall": self.overall, **self.domains}), **costs, "without_operators": self.idle}
 
 
 def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str, str] | None = None) -> Row:
@@ -49,7 +50,8 @@ def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str
     own = [records[0].domain for records in problems]
     domains = {d: estimate([s for s, of in zip(shares, own, strict=True) if of == d]) for d in DOMAINS if d in own}
     ran = [record for records in problems for record in records if record.outcome != "fault"]
-    costs = (mean([getattr(r, kind) for r in ran]) for kind in ("executor_tokens", "cost", "seconds"))
+    costs = [mean([getattr(r, kind) for r in ran]) for kind in ("executor_tokens", "cost", "seconds")]
+    costs.append(mean([float(not record.operators) for record in ran]))
     return Row(name, plan or {}, shares, estimate(shares), domains, *costs)
 
 

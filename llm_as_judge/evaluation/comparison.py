@@ -1,6 +1,6 @@
 """A policy compared with other methods on the same problems and executor; differences are paired by problem.
 
-All rows except those of policies come from one matrix of plans (``baselines``), so no workflow runs twice. The oracles
+Most rows except those of policies come from one matrix of plans (``baselines``), so no workflow runs twice. The oracles
 choose on the problems they are measured on: they are upper bounds. The best single workflow is chosen on training
 problems (``commands.compare``).
 """
@@ -15,6 +15,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 
 SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
+CONSTANT, SELF_CONSISTENCY = "best constant answer per dataset", "self-consistency"
 BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
 
@@ -24,7 +25,6 @@ FIRST_ROUND: Mapping[Domain, str] = {"math": "direct", "code": "code", "qa": "di
 METHODS: Mapping[str, Mapping[Domain, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
     "chain of thought": dict.fromkeys(DOMAINS, "answer"),
-    "self-consistency": dict.fromkeys(DOMAINS, "answer_vote"),
     "self-refine": dict.fromkeys(DOMAINS, "answer_review"),
     "AFlow's first round": FIRST_ROUND,
     "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "answer"},
@@ -49,12 +49,15 @@ class Compared:
         return {"name": self.row.name, **self.row.as_json(), "difference": paired}
 
 
-def compare(matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], best: str) -> list[Compared]:
+def compare(
+    matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], best: str, further: Sequence[Row] = ()
+) -> list[Compared]:
     """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
-    the plan with the highest accuracy on training problems. A method that needs an unmeasured plan has no row.
+    the plan with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A method
+    that needs an unmeasured plan has no row.
     """
     measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
-    made = [*_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
+    made = [*further, *_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
     made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
     return [

@@ -30,6 +30,7 @@ class Summary:
     outcomes: Mapping[str, int]
     invalid: Mapping[str, int]  # workflows that did not run, by fatal lint code
     shapes: Mapping[Domain, Mapping[str, int]]  # workflows by plan, else by shape
+    idle: float  # share of workflows that called no operator
     tokens: float  # of the executor, per workflow
     seconds: float  # per workflow
     cost: float  # of all
@@ -49,6 +50,7 @@ class Summary:
             "outcomes": self.outcomes,
             "invalid": self.invalid,
             "shapes": self.shapes,
+            "without_operators": self.idle,
             "executor_tokens": self.tokens,
             "seconds": self.seconds,
             "cost": self.cost,
@@ -75,6 +77,7 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
         outcomes=_counted(records, lambda r: r.outcome),
         invalid=_counted(records, lambda r: first_fatal(r) or r.error, lambda r: r.outcome == "invalid"),
         shapes={domain: _counted([r for r in records if r.domain == domain], _plan_or_shape) for domain in domains},
+        idle=mean([float(not r.operators) for r in runs]),
         tokens=mean([float(r.executor_tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
         cost=sum(r.cost for r in records),

@@ -179,8 +179,27 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
     for row, difference in ((one.row, one.difference) for one in compared):
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
         points = "" if difference is None else signed(difference, 100, 1)
-        rows.append((row.name, *estimates, f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}", points))
-    names = ("percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", f"{policy} minus this, points")
+        rows.append(
+            (
+                row.name,
+                *estimates,
+                f"{row.tokens:.0f}",
+                f"{row.cost:.3g}",
+                f"{row.seconds:.2f}",
+                figure(100 * row.idle, ".0f"),
+                points,
+            )
+        )
+    names = (
+        "percent right [95 %]",
+        "overall",
+        *domains,
+        "tokens",
+        "cost",
+        "seconds",
+        "no operator %",
+        f"{policy} minus this, points",
+    )
     return markdown(names, rows)
 
 

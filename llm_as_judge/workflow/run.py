@@ -64,6 +64,7 @@ class WorkflowRunner:
         self.executor = executor
         self.operators = operators = catalog.load_operators(config.operators)
         self._prompt = ""
+        self._temperature: float | None = None  # None: the executor's
 
         @lru_cache(_LINTED)
         def cached_lint(source: str, entry_point: str | None, prompt: str) -> tuple[Finding, ...]:
@@ -85,6 +86,12 @@ class WorkflowRunner:
         """This runner for workflows that may import a ``prompt.py`` with this text."""
         runner = copy.copy(self)
         runner._prompt = prompt
+        return runner
+
+    def at_temperature(self, temperature: float) -> "WorkflowRunner":
+        """This runner with another temperature of the executor."""
+        runner = copy.copy(self)
+        runner._temperature = temperature
         return runner
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
@@ -192,7 +199,7 @@ class _Call:
             seed = None if run.seed is None else derived_seed(run.seed, prompt, run.sent[prompt])
             run.sent[prompt] += 1
             try:
-                reply = await runner.llm.chat(prompt, max_tokens=limit, seed=seed)
+                reply = await runner.llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
             except PromptTooLong as error:
                 size = len(prompt)
                 message = f"{self.name}: a prompt of {size} characters does not fit the executor's context"

@@ -22,7 +22,14 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.ablation import PARTS, difference, without, worths
 from llm_as_judge.evaluation.baselines import ORACLE
-from llm_as_judge.evaluation.comparison import BEST_SINGLE, PROBLEM_ORACLE, TRAINED, UNTRAINED
+from llm_as_judge.evaluation.comparison import (
+    BEST_SINGLE,
+    CONSTANT,
+    PROBLEM_ORACLE,
+    SELF_CONSISTENCY,
+    TRAINED,
+    UNTRAINED,
+)
 from llm_as_judge.files import json_text
 from llm_as_judge.types import Question
 from llm_as_judge.views.terminal import ablation_table
@@ -90,8 +97,11 @@ def test_every_row_is_the_method_of_its_name(compared: Compared) -> None:
     tokens = {name: row["executor_tokens"] for name, row in rows.items()}
     assert right["single call (IO)"] == right["AFlow's first round"] == 0
     assert 0.4 < right["chain of thought"] < 0.75
-    assert right["self-consistency"] > right["chain of thought"] + 0.04, "three answers and a choice among them"
-    assert tokens["self-consistency"] > 3 * tokens["chain of thought"]
+    assert right[SELF_CONSISTENCY] > right["chain of thought"] + 0.04, "several answers and the most frequent one"
+    assert tokens[SELF_CONSISTENCY] >= max(tokens[TRAINED], 2.9 * tokens["chain of thought"])
+    assert rows[SELF_CONSISTENCY]["plan"]["math"].endswith(" x answer")
+    assert (right[CONSTANT], tokens[CONSTANT], rows[CONSTANT]["without_operators"]) == (0, 0, 1)
+    assert rows["chain of thought"]["without_operators"] == 0
     assert right["hand-written for each domain"] == right[BEST_SINGLE] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
     assert rows[BEST_SINGLE]["plan"] == {"math": "program"} and 0.2 < right["random policy"] < 0.6
     assert tokens["self-refine"] > 2 * tokens["single call (IO)"]
@@ -112,7 +122,8 @@ def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: Compared)
     for row, line in zip(saved["rows"], first["table"].splitlines()[2:], strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         assert cells[0] == row["name"] and cells[1].startswith(f"{100 * row['overall']:.1f} [")
-    assert saved["pareto_front"] == {kind: ["hand-written for each domain"] for kind in ("tokens", "cost")}
+    best = [CONSTANT, "hand-written for each domain"]
+    assert saved["pareto_front"] == {kind: best for kind in ("tokens", "cost")}
     assert Path(first["picture"]).read_bytes()[:4] == b"\x89PNG"
     again = asyncio.run(run_comparison(config, checkpoint=Path(first["checkpoint"])))
     assert served.asked <= asked + 2 and again["usage"].calls == 1

@@ -1,0 +1,85 @@
+"""Self-consistency (Wang et al. 2023): several drafts of an answer at a high temperature, and a plain majority of them.
+
+For code, the first draft that passes the public tests. There are as many drafts as make it cost at least as many
+executor tokens as the method that it is compared with.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import msgspec
+
+from llm_as_judge.answers.code import last_block
+from llm_as_judge.answers.metrics import same_answers
+from llm_as_judge.data.catalog import metric_of
+from llm_as_judge.evaluation.evaluate import Given, evaluate
+from llm_as_judge.evaluation.intervals import mean
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.events import RolloutEvent
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.sandbox.public_test import run_assert
+from llm_as_judge.sandbox.results import CodeResult
+from llm_as_judge.types import Domain, Problem, Question
+from llm_as_judge.workflow.shapes import SHAPES, workflow
+
+#: Temperature of the executor.
+TEMPERATURE = 0.7
+#: The plan of a draft.
+DRAFTS: Mapping[Domain, str] = {"math": "answer", "code": "code", "qa": "answer"}
+FEWEST, MOST = 3, 64
+RunCode = Callable[..., Awaitable[CodeResult]]
+
+
+async def self_consistency(
+    problems: Sequence[Problem],
+    parts: RolloutParts,
+    run_code: RunCode,
+    tokens: float,
+    log: Callable[[int], AbstractContextManager[Ledger]],
+) -> tuple[int, list[RolloutEvent]]:
+    """Number of drafts, and one record for each problem with the tokens, cost and seconds of all its drafts.
+
+    ``parts`` run at ``TEMPERATURE``; ``tokens`` are the executor tokens to reach, ``log`` opens the ledger of a number.
+    """
+
+    def draft(question: Question) -> str:
+        return workflow(SHAPES[DRAFTS[question.domain]], question.domain)
+
+    drafts = FEWEST
+    while True:
+        with log(drafts) as known:
+            records = await evaluate(problems, Given(draft), parts, samples=drafts, log=known)
+        spent = mean([float(r.executor_tokens) for r in records if r.outcome != "fault"])
+        if not spent * drafts < tokens or drafts == MOST:
+            break
+        drafts = min(MOST, max(drafts + 1, math.ceil(tokens / spent) if spent else MOST))
+    groups = [records[place : place + drafts] for place in range(0, len(records), drafts)]
+    chosen = [await _chosen(problem, own, run_code) for problem, own in zip(problems, groups, strict=True)]
+    return drafts, [_with_costs(one, own) for one, own in zip(chosen, groups, strict=True)]
+
+
+async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: RunCode) -> RolloutEvent:
+    """The draft that is answered with: the first of those with the most frequent answer."""
+    question = problem.question
+    answered = [draft for draft in drafts if draft.outcome == "finished"] or list(drafts)
+    if question.domain == "code":
+        for draft in answered:
+            source = last_block(draft.answer or "")
+            tests = question.public_tests or (f"assert callable({question.entry_point})",)
+            if all([(await run_assert(run_code, source, test)).passed for test in tests]):
+                return draft
+        return answered[0]
+    metric = metric_of(question.dataset, (question.domain,))
+    keys = [same_answers(metric, draft.answer or "", question) for draft in answered]
+    return answered[keys.index(Counter(keys).most_common(1)[0][0])]
+
+
+def _with_costs(chosen: RolloutEvent, drafts: Sequence[RolloutEvent]) -> RolloutEvent:
+    return msgspec.structs.replace(
+        chosen,
+        executor_tokens=sum(draft.executor_tokens for draft in drafts),
+        cost=sum(draft.cost for draft in drafts),
+        seconds=sum(draft.seconds for draft in drafts),
+    )

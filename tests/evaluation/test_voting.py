@@ -1,0 +1,135 @@
+"""Self-consistency by a plain majority, and the best constant answer of each dataset."""
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from helpers.rollouts import Bench, problem
+
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
+from llm_as_judge.evaluation.constants import best_constants, constant_author
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.evaluation.voting import self_consistency
+from llm_as_judge.judging.judge import OFFICIAL, Judge
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.sandbox.results import CodeResult
+from llm_as_judge.types import Exchange, Execution, OperatorCall, Question, Reference
+from llm_as_judge.workflow.run import WorkflowRunner
+from llm_as_judge.workflow.shapes import SHAPES, workflow
+
+
+@dataclass
+class Drafting(Bench):
+    """Answers in turn what ``said`` has for a question; each draft costs ten tokens."""
+
+    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+        self.runs.append((source, question.id))
+        turn = sum(one == question.id for _, one in self.runs) - 1
+        exchange = Exchange("", "", "stop", 7, 3, 0.5, 0.1)
+        call = OperatorCall("AnswerGenerate", {}, {}, (exchange,))
+        answers = self.answer(source, question).split("|")
+        return Execution("finished", answers[turn % len(answers)], (call,), seconds=1.0)
+
+
+def voters(answers: str) -> tuple[Drafting, RolloutParts]:
+    bench = Drafting(lambda source, question: answers)
+    return bench, RolloutParts(bench, Judge(OFFICIAL), bench, concurrency=1)
+
+
+async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_path: Path) -> None:
+    wrong = []
+    for dataset, answers, gold, correct in (
+        ("gsm8k", "It is 5.|12 apples|So the answer is 12.", "12", True),
+        ("gsm8k", "It is 5.|5 apples|So the answer is 12.", "12", False),
+        ("gsm8k", "12|5|7", "12", True),  # all differ: the first
+        ("hotpotqa", "Rome|the Paris.|Paris", "Paris", True),
+        ("mmlu", "(B)|The answer is C.|C", "C", True),
+        ("own", "1/2|$1/2$|3", "1/2", True),
+    ):
+        bench, parts = voters(answers)
+        domain = "qa" if dataset in ("hotpotqa", "mmlu") else "math"
+        of = problem(f"{dataset}", domain, dataset, Reference((gold,)))
+
+        @contextmanager
+        def log(drafts: int, name: str = f"{dataset}{len(wrong)}{answers[:3]}"):  # type: ignore[no-untyped-def]
+            with Ledger(tmp_path / f"{name.replace('/', '')}_{drafts}.jsonl") as ledger:
+                yield ledger
+
+        drafts, (record,) = await self_consistency([of], parts, bench.run, 25, log)
+        found = (drafts, record.correct, record.executor_tokens, record.cost, record.seconds)
+        if found != (3, correct, 30, 1.5, 3.0):
+            wrong.append((dataset, answers, found))
+        if dataset == "own":
+            drafts, (record,) = await self_consistency([of], parts, bench.run, 65, log)
+            assert (drafts, record.executor_tokens) == (7, 70), "as many as cost no less"
+    assert not wrong
+
+
+@pytest.mark.parametrize("passing, correct", [(1, True), (2, False), (9, False)])
+async def test_code_is_the_first_draft_that_passes_the_public_tests(
+    tmp_path: Path, passing: int, correct: bool
+) -> None:
+    drafts = [f"def f(): return {n}" for n in range(3)]
+    bench, parts = voters("|".join(drafts))
+
+    class Tested:
+        async def verdict(self, of: object, answer: str, cut_off: bool = False):  # type: ignore[no-untyped-def]
+            return await bench.verdict(problem("c", "code", "", Reference((drafts[1],))), answer)
+
+    async def run_code(source: str, **options: object) -> CodeResult:
+        return CodeResult("finished", value=[drafts[passing] in source if passing < 3 else False, "", ""])
+
+    of = problem("c", "code", "mbpp", Reference(tests="assert f() == 1"))
+    of = replace(of, question=replace(of.question, entry_point="f", public_tests=("assert f() > 0",)))
+
+    @contextmanager
+    def log(n: int):  # type: ignore[no-untyped-def]
+        with Ledger(tmp_path / f"{n}.jsonl") as ledger:
+            yield ledger
+
+    _, (record,) = await self_consistency([of], replace(parts, judge=Tested()), run_code, 1, log)
+    assert (record.correct, record.answer) == (correct, drafts[passing if passing < 3 else 0])
+
+
+async def test_the_best_constant_of_each_dataset_is_chosen_on_training_problems_and_asks_nobody() -> None:
+    none = [problem(f"n{i}", "qa", "squad2", Reference(unanswerable=True)) for i in range(3)]
+    some = [problem(f"s{i}", "qa", "squad2", Reference((f"place {i}",))) for i in range(4)]
+    sums = [problem(f"g{i}", "math", "gsm8k", Reference((str(i // 2),))) for i in range(5)]
+    code = problem("c", "code", "mbpp", Reference(tests="assert f() == 1"))
+    code = replace(code, question=replace(code.question, entry_point="f"))
+
+    class Silent:
+        async def chat(self, prompt: str, **request: object) -> Exchange:
+            raise AssertionError("the executor is asked")
+
+    async with Sandbox(SandboxConfig(mode="unsafe")) as sandbox:
+        judge = Judge(OFFICIAL, None, sandbox)
+        constants = await best_constants([*none, *some, *sums, code], judge)
+        assert constants == {"squad2": "", "gsm8k": "0", "mbpp": ""}
+        runner = WorkflowRunner(Silent(), sandbox, WorkflowConfig(), EndpointConfig())
+        parts = RolloutParts(runner, judge, Bench(lambda *rest: ""))
+        problems = [none[0], some[0], sums[0], sums[4], code]
+        records = await evaluate(problems, constant_author(constants), parts)
+    assert [(r.outcome, r.correct, list(r.operators)) for r in records] == [
+        ("finished", right, []) for right in (True, False, True, False, False)
+    ]
+
+
+async def test_a_runner_at_another_temperature_asks_with_it() -> None:
+    asked = []
+
+    class Asked:
+        async def chat(self, prompt: str, *, temperature: float | None = None, **request: object) -> Exchange:
+            asked.append((temperature, request["seed"]))
+            return Exchange(prompt, "<answer>x</answer>", "stop", 1, 1, 0.0, 0.0)
+
+    async with Sandbox(SandboxConfig(mode="unsafe")) as sandbox:
+        runner = WorkflowRunner(Asked(), sandbox, WorkflowConfig(), EndpointConfig())
+        text, question = workflow(SHAPES["answer"], "qa"), Question("q", "?", "qa")
+        for one in (runner, runner.at_temperature(0.7)):
+            await one.run(text, question, 5)
+    assert [temperature for temperature, _ in asked] == [None, 0.7]
