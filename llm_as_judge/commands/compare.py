@@ -30,11 +30,13 @@ async def run_comparison(
     data: Path | None = None,
     checkpoint: Path | None = None,
     limit: int | None = None,
+    choose_on: int | None = None,
     progress: Progress = SILENT,
 ) -> dict[str, Any]:
     """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
 
-    The best single workflow is chosen on as many training problems. Returns the content of the results file.
+    The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only
+    chosen workflows run on ``problems``. Returns the content of the results file.
     """
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
@@ -43,7 +45,8 @@ async def run_comparison(
     from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import measured_problems
     from llm_as_judge.evaluation.baselines import measure, row
-    from llm_as_judge.evaluation.comparison import CONSTANT, SELF_CONSISTENCY, TRAINED, UNTRAINED, front
+    from llm_as_judge.evaluation.chosen import CANDIDATES, chosen_rows
+    from llm_as_judge.evaluation.comparison import CONSTANT, SELF_CONSISTENCY, TRAINED, UNTRAINED, WARMED_UP, front
     from llm_as_judge.evaluation.comparison import compare as rows_of
     from llm_as_judge.evaluation.constants import best_constants, constant_author
     from llm_as_judge.evaluation.evaluate import evaluate
@@ -55,9 +58,10 @@ async def run_comparison(
 
     problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
-    plans = shapes_of(load_operators(config.workflow.operators))
-    drawn = open_problems(config, measured=False).sampler.sample(len(problems))  # in the order of a training run
-    training = list({problem.question.id: problem for problem in drawn}.values())
+    usable = shapes_of(load_operators(config.workflow.operators))
+    plans = [plan for plan in usable if choose_on is None or plan in CANDIDATES]
+    sampler = open_problems(config, measured=False).sampler  # in the order of a training run
+    training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
     async with open_services(config, progress, judging=False) as services:
         await refuse_vacuous([*problems, *training], services.sandbox)
 
@@ -71,15 +75,26 @@ async def run_comparison(
 
             return await measure(problems, services.official, advance, plans, log)
 
-        matrix = await measured(source, problems)
-        best = (await measured("training", training)).best()[""]
+        tried = await measured("training", training)
+        if choose_on is None:
+            matrix: Matrix | None = await measured(source, problems)
+            chosen = []
+        else:
+            matrix = None
+            chosen = await chosen_rows(
+                tried, problems, services.official, lambda name, of: _ledger(config, source, problems, name, of)
+            )
         constants = await best_constants(training, services.official.judge)
         with _ledger(config, source, problems, "constant", sorted(constants.items())) as ledger:
             constant = await evaluate(problems, constant_author(constants), services.official, log=ledger)
-        adapters = {UNTRAINED: None} | ({TRAINED: checkpoint} if checkpoint else {})
+        # A warm-up's adapter is where training starts from; without it, the policy is untrained.
+        bare = config.model_copy(update={"model": config.model.model_copy(update={"adapter": None})})
+        adapters: dict[str, tuple[Config, Path | None]] = {UNTRAINED: (bare, None)}
+        adapters |= {WARMED_UP: (config, None)} if config.model.adapter else {}
+        adapters |= {TRAINED: (config, checkpoint)} if checkpoint else {}
         policies = {
-            name: await policy_results(name, config, source, problems, adapter, services, progress)
-            for name, adapter in adapters.items()
+            name: await policy_results(name, own, source, problems, adapter, services, progress)
+            for name, (own, adapter) in adapters.items()
         }
         policy = row("", [[record] for record in [*policies.values()][-1]])
         warmer = replace(services.official, runner=services.runner.at_temperature(TEMPERATURE))
@@ -88,12 +103,13 @@ async def run_comparison(
             lambda n: _ledger(config, source, problems, "votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
         )  # fmt: skip
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
-    plans_of: dict[str, str] = {domain: f"{drafts} x {DRAFTS[domain]}" for domain in matrix.domains}
+    plans_of: dict[str, str] = {domain: f"{drafts} x {DRAFTS[domain]}" for domain in policy.domains}
     further = [
+        *chosen,
         row(CONSTANT, [[record] for record in constant], constants),
         row(SELF_CONSISTENCY, [[record] for record in voted], plans_of),
     ]
-    rows = rows_of(matrix, policies, best, further)
+    rows = rows_of(matrix, policies, tried.best()[""], further)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
     fronts = {"tokens": front(rows, "tokens")}
@@ -136,6 +152,14 @@ def compare(
         typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
     ] = None,
     limit: cli.Limit = None,
+    choose_on: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Choose among six workflows on N training problems; run only the chosen ones on the others.",
+        ),
+    ] = None,
     ablate: Annotated[
         list[str] | None,
         typer.Option(
@@ -157,15 +181,20 @@ def compare(
     settings, console = options.load(), cli.make_console(as_json)
     with TerminalProgress(console) as progress:
         if ablate is not None:
-            given = {"--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data}
-            if wrong := [name for name, value in {**given, "--limit": limit}.items() if value]:
+            given: dict[str, object] = {
+                "--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data,
+                "--limit": limit, "--choose-on": choose_on,
+            }  # fmt: skip
+            if wrong := [name for name, value in given.items() if value]:
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
             result = asyncio.run(run_ablation(settings, cli.names_in(ablate), seeds, progress=progress))
         else:
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint))
             result = asyncio.run(
-                run_comparison(settings, data=data, checkpoint=checkpoint, limit=limit, progress=progress)
+                run_comparison(
+                    settings, data=data, checkpoint=checkpoint, limit=limit, choose_on=choose_on, progress=progress
+                )
             )
     cli.show(console, f"figures {result['file']}")
     if as_json:

@@ -66,8 +66,8 @@ class EndpointConfig(ServerConfig):
     def _room_for_a_prompt(self) -> "EndpointConfig":
         if self.provider == "local" and self.context <= self.max_tokens:
             raise ValueError(
-                f"context={self.context} has no room for a prompt beside a reply of max_tokens={self.max_tokens}; raise "
-                "context or lower max_tokens"
+                f"context={self.context} has no room for a prompt beside a reply of max_tokens={self.max_tokens}; "
+                "raise context or lower max_tokens"
             )
         return self
 

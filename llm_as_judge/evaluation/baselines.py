@@ -34,6 +34,8 @@ class Row:
     by_problem: tuple[float | None, ...]  # share right of each, None = unscored
     overall: Estimate
     domains: Mapping[Domain, Estimate]
+    datasets: Mapping[str, Estimate]
+    ran: Estimate  # share of workflows that ran to an answer
     tokens: float
     cost: float
     seconds: float
@@ -41,7 +43,9 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
-        return {**as_json({"overall": self.overall, **self.domains}), **costs, "without_operators": self.idle}
+        datasets = {"datasets": as_json(self.datasets)}
+        shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran})
+        return {**shares, **datasets, **costs, "without_operators": self.idle}
 
 
 def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str, str] | None = None) -> Row:
@@ -49,10 +53,15 @@ def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str
     shares = tuple(share([record.correct for record in records]) for records in problems)
     own = [records[0].domain for records in problems]
     domains = {d: estimate([s for s, of in zip(shares, own, strict=True) if of == d]) for d in DOMAINS if d in own}
+    of_dataset: dict[str, list[float | None]] = {}
+    for records, right in zip(problems, shares, strict=True):
+        of_dataset.setdefault(records[0].dataset, []).append(right)
+    datasets = {name: estimate(values) for name, values in of_dataset.items()}
     ran = [record for records in problems for record in records if record.outcome != "fault"]
+    answered = estimate([mean([float(r.outcome == "finished") for r in records]) for records in problems])
     costs = [mean([getattr(r, kind) for r in ran]) for kind in ("executor_tokens", "cost", "seconds")]
     costs.append(mean([float(not record.operators) for record in ran]))
-    return Row(name, plan or {}, shares, estimate(shares), domains, *costs)
+    return Row(name, plan or {}, shares, estimate(shares), domains, datasets, answered, *costs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,12 @@ from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 
-SINGLE_CALL, UNTRAINED, TRAINED = "single call (IO)", "untrained policy", "trained policy"
+SINGLE_CALL, UNTRAINED, WARMED_UP, TRAINED = (
+    "single call (IO)",
+    "untrained policy",
+    "after the warm-up",
+    "trained policy",
+)
 CONSTANT, SELF_CONSISTENCY = "best constant answer per dataset", "self-consistency"
 BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
@@ -50,15 +55,17 @@ class Compared:
 
 
 def compare(
-    matrix: Matrix, policies: Mapping[str, Sequence[RolloutEvent]], best: str, further: Sequence[Row] = ()
+    matrix: Matrix | None, policies: Mapping[str, Sequence[RolloutEvent]], best: str, further: Sequence[Row] = ()
 ) -> list[Compared]:
     """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
     the plan with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A method
-    that needs an unmeasured plan has no row.
+    that needs an unmeasured plan has no row, and without a matrix there are only ``further`` and ``policies``.
     """
     measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
-    made = [*further, *_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
-    made += [*measured, *oracles(matrix), problem_oracle(matrix)]
+    made = [*further, *measured]
+    if matrix is not None:
+        made = [*further, *_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
+        made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
     return [
         Compared(one, None if one is policy else paired_difference(policy.by_problem, one.by_problem)) for one in made

@@ -186,6 +186,7 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
                 f"{row.tokens:.0f}",
                 f"{row.cost:.3g}",
                 f"{row.seconds:.2f}",
+                figure(100 * row.ran.value, ".0f"),
                 figure(100 * row.idle, ".0f"),
                 points,
             )
@@ -197,10 +198,15 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
         "tokens",
         "cost",
         "seconds",
+        "ran to an answer %",
         "no operator %",
         f"{policy} minus this, points",
     )
-    return markdown(names, rows)
+    datasets = list(dict.fromkeys(name for one in compared for name in one.row.datasets))
+    if len(datasets) <= len(domains):
+        return markdown(names, rows)
+    own = [(one.row.name, *(interval(one.row.datasets.get(name)) for name in datasets)) for one in compared]
+    return f"{markdown(names, rows)}\n{markdown((names[0], *datasets), own)}"
 
 
 def ablation_table(full: "Sequence[Outcome]", parts: "Sequence[Worth]") -> str:
