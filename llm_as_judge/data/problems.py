@@ -69,9 +69,10 @@ def file_name(path: Path, dataset: str = "") -> str:
 
 
 def measured_problems(path: Path, limit: int | None = None) -> list[Problem]:
-    """The distinct problems of a file or folder to measure on, or ``limit`` of them, spread over it.
+    """The distinct problems of a file or folder to measure on, or at most ``limit`` of them, spread over it.
 
-    Copies of a problem are no further evidence: they are left out with a warning.
+    Copies of a problem are no further evidence: they are left out with a warning. They still count in the shares of
+    datasets and domains, which a mix keeps by repeating the problems of a small dataset.
     """
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
@@ -83,7 +84,7 @@ def measured_problems(path: Path, limit: int | None = None) -> list[Problem]:
             f"{path}: {copies} of {len(problems)} problems are copies of others and are left out; results and "
             f"intervals are over the {len(found)} distinct ones"
         )
-    return spread(found, limit) if limit else found
+    return spread(found, limit, problems) if limit else found
 
 
 def recognise(record: Record) -> str:
@@ -129,15 +130,17 @@ def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
     return [there[name] for name in names]
 
 
-def spread(problems: Sequence[Problem], n: int) -> list[Problem]:
-    """``n`` of the problems, in their order. Each dataset and domain keeps its share, however the file is sorted.
+def spread(problems: Sequence[Problem], n: int, mix: Sequence[Problem] = ()) -> list[Problem]:
+    """``n`` of the problems, in their order. Each dataset and domain has its share of ``mix`` (default: of them), but
+    not more than there are, however the file is sorted.
 
     Within a share, a hash of the problem decides, so that the choice is reproducible and a longer file changes little.
     """
     if len(problems) <= n:
         return list(problems)
     kinds = [(p.question.dataset, p.question.domain) for p in problems]
-    shares = Counter(Quota(Counter(kinds)).take(n))
+    mixed = Counter((p.question.dataset, p.question.domain) for p in mix) or Counter(kinds)
+    shares = Counter(Quota(mixed).take(n))
 
     def rank(index: int) -> bytes:
         question = problems[index].question

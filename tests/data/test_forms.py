@@ -145,3 +145,10 @@ def test_copies_are_left_out_and_a_limit_spreads_over_a_sorted_file(
     assert min(Counter(p.question.text.split()[0] for p in chosen).values()) >= 5
     contradicting = [{**records[0], "answer": str(n)} for n in range(3)]
     assert len(measured_problems(written(tmp_path / "b.jsonl", *contradicting))) == 3
+
+
+def test_a_mix_that_repeats_a_small_dataset_keeps_its_shares_among_distinct_problems(tmp_path: Path) -> None:
+    maths = [{"problem": f"What is {i} + 1?", "answer": str(i + 1), "type": "math"} for i in range(3)] * 10
+    others = [{"problem": f"Who wrote book {i}?", "answer": f"author {i}", "type": "qa"} for i in range(30)]
+    chosen = measured_problems(written(tmp_path / "mix.jsonl", *maths, *others), 6)
+    assert Counter(p.question.domain for p in chosen) == {"math": 3, "qa": 3}
