@@ -17,6 +17,7 @@ import pytest
 from helpers.finished import EMBEDDED, run_settings
 from helpers.processes import free_port
 from helpers.processes import running as alive
+from helpers.run_logs import read_events
 from helpers.vllm import PYTHON, QUIET, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author
@@ -78,6 +79,9 @@ def test_command_line_and_environment_follow_the_configuration(monkeypatch: pyte
         "--gpu-memory-utilization": "0.35", "--tensor-parallel-size": "2", "--seed": "5",
         "--logprobs-mode": "processed_logprobs",
     }  # fmt: skip
+    both = [*settings, "executor.provider=local", "executor.model=policy", "executor.context=20000"]
+    words = command(load_config("config/training.yaml", both), "weights", "name", "bfloat16", 7)
+    assert words[words.index("--max-model-len") + 1] == "20000", "it also answers as the executor"
     with pytest.raises(ConfigError, match=r"lora_rank=513: vLLM serves ranks up to 512"):
         command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32", 7)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -145,11 +149,16 @@ def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: p
     # On a CPU, vLLM 0.32 ends when a request with a seed does not fit the first batch as a whole.
     words = "[--enforce-eager, --no-enable-chunked-prefill, --max-num-seqs, '16']"
     options = {"engine.options": words, "rollout_batch_size": 2}
+    # The same server answers the operators, with the base weights.
+    options |= {"executor.provider": "local", "executor.model": "policy", "executor.context": 1024}
+    options |= {"judge.mode": "rules"}
     config = load_config(EMBEDDED, run_settings(tmp_path, address, **engine, **options))
     report = asyncio.run(GRPOTrainer(config=config).train(2))
     assert report is not None and report.step == 2
     log = (tmp_path / "logs/nano/policy_server.log").read_text(errors="replace")
-    assert "/v1/load_lora_adapter" in log
+    assert "/v1/load_lora_adapter" in log and "/v1/chat/completions" in log
+    rollouts = [e for e in read_events(tmp_path / "logs/nano/grpo_mixed.jsonl") if e["kind"] == "rollout"]
+    assert all(e["executor_tokens"] for e in rollouts) and report.unscored == 0
     author = load_author(config)
     assert isinstance(author.engine, VLLMEngine)
     own = author.engine._own
