@@ -8,6 +8,9 @@ seconds on the clock. For that side, save the model, serve it, and give the addr
     VLLM_CPU_KVCACHE_SPACE=1 python -m vllm.entrypoints.openai.api_server --model DIR --served-model-name bench \
         --dtype float32 --max-model-len 4096 --enforce-eager --port 8102
     python benchmarks/rollout.py --server http://127.0.0.1:8102 [--tokens 64 225] [--device cuda:0] [--json]
+
+On a CPU it also decodes 4 and 16 rows with random weights of Qwen2.5-0.5B's shape, once from weights in oneDNN's layout
+(``policy/packed.py``) and once by ``nn.Linear``, in the precision that ``model.dtype: auto`` takes here.
 """
 
 import shutil
@@ -17,16 +20,21 @@ import warnings
 from functools import partial
 from pathlib import Path
 from random import Random
+from statistics import median
 
 import torch
 from measure import Claim, command_line, median_seconds, report, seconds
+from transformers import Qwen2Config
 from update import ROOT, random_policy
 
 from llm_as_judge.config.endpoints import EngineConfig
+from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
+from llm_as_judge.policy.weights import load_tokenizer
 
 GROUP = 6
 GOALS = {64: 9.0, 225: 4.0}
@@ -59,6 +67,32 @@ def with_generate(policy: Policy, ids: Tokens, tokens: int) -> Tokens:
         )
     found: Tokens = out[:, len(ids[0]) :].tolist()
     return found
+
+
+def decoding_layout(rows: int, rounds: int) -> dict[str, float]:
+    """CPU seconds of 16 tokens of ``rows`` sequences, after a prefill that is not counted."""
+    shape = Qwen2Config(
+        hidden_size=896, num_hidden_layers=24, intermediate_size=4864, num_attention_heads=14, num_key_value_heads=2,
+        vocab_size=151_936, tie_word_embeddings=True, bos_token_id=0, eos_token_id=1, pad_token_id=2,
+    )  # fmt: skip
+    tokenizer = load_tokenizer(str(ROOT / "llm_as_judge/embedded/weights/policy"))
+    config = ModelConfig(device="cpu", dtype="auto", lora_rank=8, lora_alpha=16)
+    policy = Policy.from_config(shape, tokenizer, config)
+    packed, plain = policy.packed, PackedLinears(policy.base)
+    plain.wanted = False
+    engine, ids = LocalEngine(policy, tokenizer), [[5 + i for i in range(20)]]
+
+    def decode(layout: PackedLinears, tokens: int) -> float:
+        policy.packed = layout
+        begun = time.process_time()
+        engine.generate(ids, rows, sampling=Sampling(0), max_new_tokens=tokens)
+        return time.process_time() - begun
+
+    spent = {"laid out": list[float](), "nn.Linear": list[float]()}
+    for _ in range(rounds + 1):  # the first is not counted
+        for name, layout in (("laid out", packed), ("nn.Linear", plain)):
+            spent[name].append(decode(layout, 17) - decode(layout, 1))
+    return {name: median(times[1:]) for name, times in spent.items()} | {"float32": policy.base.dtype == torch.float32}
 
 
 def save(policy: Policy, directory: Path) -> None:
@@ -123,6 +157,13 @@ def main() -> None:
             lines[f"{tokens} tokens: sequences equal to vLLM's"] = f"{equal} of {len(ours)}"
             lines[f"{tokens} tokens: seconds"] = ", ".join(f"{s} {t:.2f}" for s, t in clock.items())
             claims[f"times_vllm_{tokens}"] = Claim(clock["vLLM"] / clock["local"], 1.0)
+    for rows in (4, 16) if options.device == "cpu" else ():
+        spent = decoding_layout(rows, options.rounds)
+        precision = "float32" if spent.pop("float32") else "bfloat16"
+        lines[f"0.5B, {precision}, {rows} rows, 16 tokens, CPU seconds"] = ", ".join(
+            f"{s} {t:.2f}" for s, t in spent.items()
+        )
+        claims[f"0.5B, {rows} rows: times nn.Linear"] = Claim(spent["nn.Linear"] / spent["laid out"], 1.3)
     report("greedy generation, 24 sequences", lines, claims, options)
 
 
