@@ -28,6 +28,7 @@ from llm_as_judge.answers.code import LONGEST_PARSED
 from llm_as_judge.answers.metrics import Metric, scores
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.config.schema import RewardConfig
+from llm_as_judge.evaluation.voting import _chosen
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
 from llm_as_judge.judging.audit import AuditedJudge
@@ -45,6 +46,7 @@ from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
 from llm_as_judge.types import (
     DOMAINS,
     Completion,
+    Domain,
     Exchange,
     Execution,
     OperatorCall,
@@ -188,6 +190,10 @@ def official_metric(name: Metric, text: str) -> object:
     return scores(name, text, QUESTIONS["qa"], REFERENCES["qa"])
 
 
+def vote(domain: Domain) -> Callable[[str], Coroutine[Any, Any, object]]:
+    return lambda text: _chosen(PROBLEMS[domain], [record_of(0, 0, rollout(text))] * 2, Scripted(text).run_code)
+
+
 #: Reader -> characters of the largest text that reaches it.
 READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "extract_code": (KEPT, extract_code),
@@ -200,6 +206,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
     "official verdict": (KEPT, judge(PROBLEMS["math"], OFFICIAL)),
     "unanswerable": (KEPT, judge(UNANSWERABLE)),
+    **{f"vote on {domain}": (KEPT, vote(domain)) for domain in DOMAINS},
     **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in get_args(Metric)},
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),

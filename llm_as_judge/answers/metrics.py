@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from llm_as_judge.answers.algebra import verified
-from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter
+from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, visible
 from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Question, Reference
 
@@ -85,7 +85,7 @@ def same_answers(metric: Metric, answer: str, question: Question) -> str:
         return _plain((_FLEXIBLE.findall(answer) or [""])[-1])
     if metric == "choice":
         return chosen_letter(answer, question.text)
-    said = last_boxed(answer) or extract_answer(answer, question.domain)
+    said = last_boxed(visible(answer)) or extract_answer(answer, question.domain)
     return normalize_squad(said) if question.domain == "qa" else "".join(said.split()).strip("$.")
 
 

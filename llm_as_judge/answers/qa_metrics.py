@@ -8,7 +8,20 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from llm_as_judge.answers.nonanswers import is_no_answer
+from llm_as_judge.answers.nonanswers import EDGES, is_no_answer, non_answer
+
+_LONGEST = 200
+_TEXT = r"(?:passage|context|text|paragraph|article|document|information|source)"
+#: Where an answer was looked for, before or after the words that there is none.
+_PLACE = re.compile(
+    r"\A(?:the|this|that) (?:question|answer) (?:is )?"
+    rf"|[ ,]+(?:from|by|in|with|using|based on|given|according to)\b(?: \w+){{0,3}} {_TEXT}"
+    r"(?: (?:given|provided|above))?\Z"
+)
+_SILENT = re.compile(
+    rf"(?:the|this|that)(?: \w+)? {_TEXT} (?:does not|doesn't|did not|never) "
+    r"(?:say|state|mention|specify|provide|contain|give|answer|tell|include)[a-z ]{0,60}"
+)
 
 
 def normalize_squad(text: str) -> str:
@@ -19,12 +32,12 @@ def normalize_squad(text: str) -> str:
 
 def squad_em(prediction: str, golds: Sequence[str]) -> float:
     """Exact match after normalisation, the best over ``golds``; no gold means there is no answer."""
-    return float(_squad_prediction(prediction) in _squad_golds(golds))
+    return float(_squad_prediction(prediction, golds) in _squad_golds(golds))
 
 
 def squad_f1(prediction: str, golds: Sequence[str]) -> float:
     """Token F1, best over ``golds`` (Rajpurkar et al. 2018); with no answer on either side it is 0 or 1."""
-    said = _squad_prediction(prediction)
+    said = _squad_prediction(prediction, golds)
     return max(_f1(said, gold) if said and gold else float(said == gold) for gold in _squad_golds(golds))
 
 
@@ -48,8 +61,18 @@ def _squad_golds(golds: Sequence[str]) -> list[str]:
     return [gold for gold in map(normalize_squad, golds) if gold] or [""]
 
 
-def _squad_prediction(text: str) -> str:
-    return "" if is_no_answer(text) else normalize_squad(text)
+def _squad_prediction(text: str, golds: Sequence[str]) -> str:
+    said = normalize_squad(text)
+    return said if said in map(normalize_squad, golds) or not abstains(text) else ""
+
+
+def abstains(text: str) -> bool:
+    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it."""
+    if is_no_answer(text) or len(text) > _LONGEST:
+        return is_no_answer(text)
+    said = " ".join(text.lower().replace("\u2019", "'").split()).strip(EDGES)
+    bare = _PLACE.sub("", said)
+    return is_no_answer(bare) or non_answer(bare) == "ignorance" or _SILENT.fullmatch(said) is not None
 
 
 def _f1(said: str, gold: str) -> float:

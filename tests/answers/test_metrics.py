@@ -136,7 +136,11 @@ def test_multiple_choice_is_judged_by_the_letter() -> None:
 async def test_reading_questions_are_right_by_exact_match_and_an_empty_answer_where_there_is_none() -> None:
     none, paris = of("squad2", unanswerable=True), of("squad2", "Paris", "in Paris")
     cases: Sequence[tuple[Problem, str | None, bool, float]] = (
-        (none, "", True, 1), (none, "No answer", True, 1), (none, "Paris", False, 0), (none, None, False, 0),
+        (none, "", True, 1), (none, "No answer", True, 1), (none, "It cannot be answered from the text.", True, 1),
+        (none, "The question cannot be answered based on the given context", True, 1), (none, "I don't know", True, 1),
+        (none, "The passage does not mention who won.", True, 1), (none, "not in Paris", False, 0),
+        (none, "The passage says that Ann did not win", False, 0), (of("squad2", "unknown"), "Unknown", True, 1),
+        (none, "Paris", False, 0), (none, None, False, 0),
         (paris, "", False, 0), (paris, "the Paris.", True, 1), (paris, "Paris, France", False, 2 / 3),
         (of("hotpotqa", "yes"), "Yes.", True, 1), (of("hotpotqa", "John Smith"), "Smith", False, 2 / 3),
     )  # fmt: skip
