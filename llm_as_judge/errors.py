@@ -57,8 +57,12 @@ class RequestRefused(ProviderError):
     """The endpoint refuses the request itself (HTTP 400 or 422); another form of it may work."""
 
 
-class PromptTooLong(ProviderError):
-    """The prompt does not fit the model's context; within a workflow it is a ``WorkflowError`` (``workflow.run``)."""
+class PromptRefused(ProviderError):
+    """The endpoint refuses this prompt, but not others; within a workflow a ``WorkflowError`` (``workflow.run``)."""
+
+
+class PromptTooLong(PromptRefused):
+    """The prompt does not fit the model's context."""
 
 
 class SandboxFault(InfrastructureError):
