@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from typing import Literal
 
 #: Why an endpoint gave no reply. Retries do not help for ``key``, ``model`` and ``quota``.
-Cause = Literal["connection", "timeout", "overload", "server", "reply", "key", "model", "quota", "request", "context"]
+Cause = Literal[
+    "connection", "timeout", "overload", "server", "reply", "empty", "filter", "key", "model", "quota", "request",
+    "context",
+]  # fmt: skip
+
+#: Characters of the shortest key that is masked in messages: shorter ones are parts of ordinary words.
+_SHORTEST_KEY = 8
 
 #: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
@@ -46,11 +52,14 @@ class InfrastructureError(LLMAsJudgeError):
 
 
 class ProviderError(InfrastructureError):
-    """An LLM endpoint gave no usable reply after all retries; ``cause`` is the kind of failure."""
+    """An LLM endpoint gave no usable reply after all retries; ``cause`` is the kind of failure, ``said`` the beginning
+    of what the endpoint said, which may repeat a key.
+    """
 
-    def __init__(self, message: str, cause: Cause = "reply") -> None:
+    def __init__(self, message: str, cause: Cause = "reply", said: str = "") -> None:
         super().__init__(message)
         self.cause: Cause = cause
+        self.said = said
 
 
 class RequestRefused(ProviderError):
@@ -67,6 +76,11 @@ class PromptTooLong(PromptRefused):
 
 class SandboxFault(InfrastructureError):
     """The sandbox itself failed (protocol, zygote gone), not the code it ran."""
+
+
+def without_key(text: str, key: str) -> str:
+    """``text`` with a mask in place of every ``key`` that is not part of a longer word."""
+    return re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "***", text) if len(key) >= _SHORTEST_KEY else text
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -40,7 +40,7 @@ from llm_as_judge.commands import (
     workflow,
 )  # fmt: skip
 from llm_as_judge.commands.cli import Interrupted, printable
-from llm_as_judge.errors import ConfigError, LLMAsJudgeError, is_out_of_memory
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, is_out_of_memory, without_key
 
 # Rich's help and tracebacks would double the start-up time.
 app = typer.Typer(
@@ -191,8 +191,8 @@ def _without_secrets(text: str, arguments: Sequence[str]) -> str:
     for word in arguments:
         _, is_key, secret = word.partition("api_key=")
         if is_key and secret:
-            text = text.replace(shlex.quote(word), f"{word.removesuffix(secret)}...").replace(secret, "...")
-    return re.sub(r"(https?://)[^/@\s'\"]+@", r"\1...@", text)
+            text = without_key(text.replace(shlex.quote(word), f"{word.removesuffix(secret)}***"), secret)
+    return re.sub(r"(https?://)[^/@\s'\"]+@", r"\1***@", text)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Configuration sections of servers: policy engine, executor and judge."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls
+from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls, as_tuple
 
 DEFAULT_API_KEY = "sk-dummy"
+#: Fields that a request may do without.
+LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_effort"], ...], BeforeValidator(as_tuple)]
 
 
 class ServerConfig(Strict):
@@ -54,6 +56,7 @@ class EndpointConfig(ServerConfig):
     reasoning_effort: str = Field(
         "", pattern=r"^[a-z]*$", description="Reasoning effort (low, high ...); empty = not sent."
     )
+    leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
 
 class JudgeConfig(EndpointConfig):

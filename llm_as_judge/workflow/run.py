@@ -31,7 +31,7 @@ from llm_as_judge.errors import (
     WorkflowError,
 )
 from llm_as_judge.files import cut
-from llm_as_judge.llm.client import ChatModel, derived_seed
+from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
@@ -44,8 +44,6 @@ from llm_as_judge.workflow.lint.check import lint
 _LLM_CALLS_PER_CALL = 4
 #: Texts whose findings are cached, because a trained policy writes the same ones again and again.
 _LINTED = 1024
-#: Upper bound on the tokens that a chat template adds to a prompt.
-_TEMPLATE_TOKENS = 64
 
 
 class WorkflowRunner:
@@ -255,7 +253,7 @@ class Budget:
         )
         # No tokenizer makes more tokens than there are bytes.
         size = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))  # the same, with no copy
-        prompt_tokens = size + _TEMPLATE_TOKENS
+        prompt_tokens = size + TEMPLATE_TOKENS
         most_tokens = math.inf if self.config.max_tokens is None else self.config.max_tokens
         most_cost = math.inf if self.config.max_cost is None else self.config.max_cost
         money = most_cost - self.cost - prompt_tokens * input_price
