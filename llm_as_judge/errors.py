@@ -78,9 +78,9 @@ class SandboxFault(InfrastructureError):
     """The sandbox itself failed (protocol, zygote gone), not the code it ran."""
 
 
-def without_key(text: str, key: str) -> str:
-    """``text`` with a mask in place of every ``key`` that is not part of a longer word."""
-    return re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", "***", text) if len(key) >= _SHORTEST_KEY else text
+def without_key(text: str, key: str, mask: str = "***") -> str:
+    """``text`` with ``mask`` in place of every ``key`` that is not part of a longer word."""
+    return re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", mask, text) if len(key) >= _SHORTEST_KEY else text
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -215,6 +215,9 @@ def evaluate(
     if workflow and (adapter.checkpoint or adapter.untrained):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
     settings = options.load()
+    fixed = "executor.temperature" if workflow else "generation.eval_temperature"
+    if samples > 1 and not (settings.executor.temperature if workflow else settings.generation.eval_temperature):
+        raise ConfigError(f"--samples {samples} with {fixed}=0 would be {samples} equal samples; raise it, or take one")
     given = read_workflow(workflow) if workflow else None
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], cli.names_in(datasets))

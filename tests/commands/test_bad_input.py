@@ -109,7 +109,19 @@ sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate p
 sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
 embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrained --config pipe
 """
+#: Further ones, with a part of the message.
+NAMED_COMMANDS = """
+serve --untrained --host a..b: cannot serve at a..b:8010: not the name of a host; choose another address with --host
+train --resume --fresh: --resume and --fresh exclude each other
+evaluate --untrained --samples 3 --set eval_temperature=0: --samples 3 with generation.eval_temperature=0
+evaluate --workflow w.py --samples 2 --set executor.temperature=0: --samples 2 with executor.temperature=0
+plan --config wide.yaml: byte 0 is not UTF-8; save the file as UTF-8 text
+plan --config accent.yaml: byte 8 is not UTF-8; save the file as UTF-8 text
+monitor --once words.txt: the file is not the log of a run
+evaluate --workflow w.py --set executor.provider=openai --set executor.base_url=http://h/v1?key=hidden: http://h/v1?***
+"""
 ESC = "\x1b]0;title"  # sets the title of a terminal
+TURNED = "\u202e\u2067\u200f"  # turn the direction of what follows
 
 
 @pytest.fixture(autouse=True)
@@ -153,8 +165,13 @@ def wrong_commands(cli: CommandLine, *commands: tuple[list[str], str]) -> list[o
 
 def test_wrong_commands_exit_2_with_one_line(cli: CommandLine) -> None:
     commands = [words.split() for line in WRONG_COMMANDS.strip().splitlines() for words in line.split(" | ")]
+    Path("wide.yaml").write_bytes("seed: 1".encode("utf-16"))
+    Path("accent.yaml").write_bytes("run_id: \xe9".encode("latin-1"))
     commands += [["train", "--set", f"model_name={LONG}"], ["train", "--set", f"{LONG}=1"], ["workflow", "lint", LONG]]
     assert not wrong_commands(cli, *((words, "") for words in [*commands, ["solve", " "]]))
+    named = [line.partition(": ") for line in NAMED_COMMANDS.strip().splitlines()]
+    assert not wrong_commands(cli, *((words.split(), part) for words, _, part in named))
+    assert "hidden" not in cli.err
     for words in ([], ["workflow"], ["sandbox"], ["judge"], ["embedded"], ["data"]):
         assert "Usage:" in cli(*words, status=2) + cli.err, words
 
@@ -163,6 +180,8 @@ def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: 
     for value, word in (("abc", "'abc'"), ("", "not a number"), ("2", "WORLD_SIZE=2 without MASTER_ADDR")):
         monkeypatch.setenv("WORLD_SIZE", value)
         assert word in cli.refused("train")
+    monkeypatch.setenv("LLM_AS_JUDGE_API_KEY", "")
+    assert "LLM_AS_JUDGE_API_KEY is empty" in cli.refused("serve", "--untrained")
     monkeypatch.chdir(here / "nul")
     assert ".env:1" in cli.refused("plan")
     gone = here / "gone"
@@ -176,11 +195,14 @@ def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: 
 def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
-    record = {"problem": f"{ESC}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
+    record = {"problem": f"{ESC}{TURNED}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
     Path("esc.jsonl").write_text(json.dumps(record) + "\n")
-    run = [{"kind": "run", "time": 1, "id": f"{ESC}[/b]", "config": "seed: 1"}, {"kind": "step", "time": 2, "step": 1}]
+    run = [
+        {"kind": "run", "time": 1, "id": f"{ESC}{TURNED}[/b]", "config": "seed: 1"},
+        {"kind": "step", "time": 2, "step": 1},
+    ]
     Path("run.jsonl").write_text("".join(json.dumps(event) + "\n" for event in run))
-    Path("esc.py").write_text(f"raise ValueError({ESC!r})")
+    Path("esc.py").write_text(f"raise ValueError({ESC + TURNED!r})")
     Path(f"{ESC}.py").write_text(f"print({ESC!r})")
     Path(f"{ESC}ok.py").write_text(SINGLE_CALL)
     for words in (
@@ -191,7 +213,7 @@ def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         main(words.split())
         shown = "".join(capsys.readouterr())
-        assert ESC not in shown and "]0;title" in shown, (words, shown)
+        assert ESC not in shown and not set(TURNED) & set(shown) and "]0;title" in shown, (words, shown)
     assert "out[/b]" in cli("judge", "calibrate", "labelled.jsonl", "--mode=rules", "--set", "results_dir=out[/b]")
 
 
