@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from helpers.cli import SINGLE_CALL, CommandLine
@@ -249,6 +251,31 @@ def test_an_endpoint_that_fails_is_reported_before_any_work(cli: CommandLine) ->
         ]  # fmt: skip
         assert not wrong_commands(cli, *commands)
     assert not list(Path("run").rglob("adapter_model.safetensors"))
+
+
+class Uncounted(Misbehaving):
+    """Counts no tokens."""
+
+    def send(self, status: int, reply: Any = "", **headers: str) -> None:
+        super().send(status, {"choices": reply["choices"]} if status == 200 else reply, **headers)
+
+
+def test_empty_replies_are_unscored_and_named_and_doctor_says_what_an_endpoint_lacks(cli: CommandLine) -> None:
+    once = ["executor.provider=openai", "executor.max_retries=0", "judge.mode=rules", "max_unscored=1"]
+    with serving(Misbehaving) as address:
+        endpoint = as_options([*once, f"executor.base_url={address}", "executor.model=late/true+reasoning_only"])
+        shown = cli("evaluate", "--workflow", "w.py", "--data", "good.jsonl", *endpoint, status=1)
+        assert re.search(r"unscored.*an empty reply \(finish_reason stop\)", " ".join(shown.split())), shown
+        assert "no problem could be scored" in cli.err
+    for server, behaviour, ok, said in (
+        (Misbehaving, "reasoning_only", False, "no text arrives: check the server's chat template"),
+        (Uncounted, "true", True, "answers; it reports no token counts (usage): they are estimated"),
+    ):
+        with serving(server) as address:
+            options = as_options([*once, f"executor.base_url={address}", f"executor.model=d/{behaviour}"])
+            found = cli.json("doctor", *options, status=0 if ok else 1)["checks"]
+        (executor,) = [check for check in found if check["name"] == "executor"]
+        assert executor["ok"] is ok and said in executor["detail"]
 
 
 def test_unusable_workflows_for_a_warm_up_are_refused(cli: CommandLine) -> None:
