@@ -26,7 +26,6 @@ from llm_as_judge.errors import (
     InfrastructureError,
     LLMAsJudgeError,
     PromptRefused,
-    PromptTooLong,
     SandboxFault,
     WorkflowError,
 )
@@ -161,8 +160,8 @@ class _Calls:
             record.error = f"{type(error).__name__}: {error}"
             if isinstance(error, LLMAsJudgeError) and not isinstance(error, ConfigError):
                 raise
-            if name not in catalog.OPERATORS and not _refusal(error, operator):
-                record.crash = _crash(name, error)
+            if name not in catalog.OPERATORS:
+                record.crash = _crash(name, operator, error)
             raise WorkflowError(f"{name}: {error if type(error) is ValueError else record.error}") from error
         finally:
             record.seconds = time.monotonic() - record.started
@@ -208,12 +207,11 @@ class _Call:
             try:
                 with _ours("the client of the executor"):
                     reply = await runner.llm.chat(prompt, max_tokens=limit, seed=seed)
-            except PromptTooLong as error:
-                size = len(prompt)
-                message = f"{self.name}: a prompt of {size} characters does not fit the executor's context"
-                raise WorkflowError(message) from error
             except PromptRefused as error:
-                raise WorkflowError(f"{self.name}: the executor refuses this prompt") from error
+                why = (
+                    "does not fit the executor's context" if error.cause == "context" else "is refused by the executor"
+                )
+                raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
         return reply
@@ -286,15 +284,12 @@ def _ours(what: str) -> Iterator[None]:
         raise InfrastructureError(f"{what} failed: {type(error).__name__}: {error}") from error
 
 
-def _refusal(error: Exception, operator: Any) -> bool:
-    """Whether an operator's own ``raise`` of a ``ValueError`` refuses its arguments, as opposed to a bug."""
+def _crash(name: str, operator: Any, error: Exception) -> Crash | None:
+    """A record of an operator's exception; None if its own ``raise`` of a ``ValueError`` refuses the arguments."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     own = last.filename == inspect.getfile(operator.__call__)
-    return isinstance(error, ValueError) and own and (last.line or "").startswith("raise ")
-
-
-def _crash(name: str, error: Exception) -> Crash:
-    last = traceback.extract_tb(error.__traceback__)[-1]
+    if isinstance(error, ValueError) and own and (last.line or "").startswith("raise "):
+        return None
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return Crash(name, f"{type(error).__name__}, {last.filename}, line {last.lineno}", cut(text, KEPT_OF_ERROR))
 
