@@ -59,7 +59,7 @@ class ProviderError(InfrastructureError):
     def __init__(self, message: str, cause: Cause = "reply", said: str = "") -> None:
         super().__init__(message)
         self.cause: Cause = cause
-        self.said = said
+        self.said = said or message
 
 
 class RequestRefused(ProviderError):
