@@ -179,7 +179,7 @@ def merge(file: Path, result: EvaluationResult) -> None:
         try:
             found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"datasets": []}
             rows: dict[Any, dict[str, Any]] = {key(row): row for row in found["datasets"]}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             cure = "move it away to start a new one"
             raise DataError(f"{file}: not a file of evaluation results: {error!r}; {cure}") from error
         rows |= {key(row): row for row in result.as_json()["datasets"] if row["metrics"]["problems"]}

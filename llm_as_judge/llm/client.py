@@ -280,6 +280,8 @@ class LLMClient:
 
     async def _post(self, request: Mapping[str, Any], left: "list[Transport]") -> Exchange:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
+        from llm_as_judge.llm.transport import Unreadable
+
         while True:
             now = time.monotonic()
             server = min(left, key=lambda s: (now - self._failed_at[s.root] < _AVOID_S, s.places.pressure))
@@ -287,6 +289,8 @@ class LLMClient:
             try:
                 read = partial(self._read, request)
                 return await server.post("/chat/completions", request, read, f"model {self.config.model}")
+            except Unreadable as error:  # a server without retries
+                raise ProviderError(f"{server.root}: {error}", error.cause) from error
             except ProviderError as error:
                 if error.cause not in ("connection", "timeout", "overload", "server"):
                     raise

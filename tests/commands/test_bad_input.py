@@ -167,6 +167,10 @@ def wrong_commands(cli: CommandLine, *commands: tuple[list[str], str]) -> list[o
 
 def test_wrong_commands_exit_2_with_one_line(cli: CommandLine) -> None:
     commands = [words.split() for line in WRONG_COMMANDS.strip().splitlines() for words in line.split(" | ")]
+    nested = '{"kind": "step", "gold": ' + "[" * 100_000 + "]" * 100_000 + "}\n"
+    Path("nested.jsonl").write_text(nested)
+    commands += [["analyze", "nested.jsonl"], ["judge", "calibrate", "nested.jsonl", "--mode", "rules"]]
+    commands += [["warmup", "--set", "own_workflows=nested.jsonl"]]
     Path("wide.yaml").write_bytes("seed: 1".encode("utf-16"))
     Path("accent.yaml").write_bytes("run_id: \xe9".encode("latin-1"))
     commands += [["train", "--set", f"model_name={LONG}"], ["train", "--set", f"{LONG}=1"], ["workflow", "lint", LONG]]

@@ -1,6 +1,8 @@
 """The LLM client against a real HTTP server that misbehaves."""
 
 import asyncio
+import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,6 +14,7 @@ from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, PromptRefused, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient, Usage
+from llm_as_judge.llm.places import Places
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
@@ -190,6 +193,22 @@ async def test_a_reply_without_text_or_withheld_is_no_reply_except_the_models_ow
                 assert (caught.value.cause, len(script.requests)) == (cause, 1 + (cause == "empty")), content
             with pytest.raises(ProviderError):  # an endpoint that says nothing to any prompt
                 await client.check()
+
+
+async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
+    class Here:
+        root, places = "local", Places(1)
+
+        async def post(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
+            return parse(json.dumps(completion(None)))
+
+        async def aclose(self) -> None: ...
+
+    client = LLMClient(EndpointConfig())
+    client._servers, client._failed_at = [Here()], {"local": -math.inf}  # type: ignore[list-item]
+    with pytest.raises(ProviderError, match="local: an empty reply") as caught:
+        await client.chat("q")
+    assert caught.value.cause == "empty"
 
 
 async def test_tokens_that_are_not_counted_are_estimated_upwards_and_said() -> None:
