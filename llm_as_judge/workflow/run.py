@@ -8,7 +8,6 @@ that a workflow returns is ignored. The text is run unchanged or not at all.
 
 import copy
 import inspect
-import json
 import math
 import time
 import traceback
@@ -34,6 +33,7 @@ from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
+from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 from llm_as_judge.types import Crash, Exchange, Execution, Finding, OperatorCall, Question
@@ -153,7 +153,7 @@ class _Calls:
                 error = f"the model's reply was cut off after {last.completion_tokens} tokens"
                 cut_off = {"parse_ok": False, "error": error}
             whole = {**catalog.COMMON, **result, **cut_off}
-            json.dumps(whole)  # raises for what is no JSON data
+            frames.encode(whole)  # raises for what is no JSON data
             record.result = whole
             record.error = str(record.result.get("error", ""))
         except Exception as error:  # recorded, then raised
