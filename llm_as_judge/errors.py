@@ -11,7 +11,13 @@ from contextlib import contextmanager
 from typing import Literal
 
 #: Why an endpoint gave no reply. Retries do not help for ``key``, ``model`` and ``quota``.
-Cause = Literal["connection", "timeout", "overload", "server", "reply", "key", "model", "quota", "request", "context"]
+Cause = Literal[
+    "connection", "timeout", "overload", "server", "reply", "empty", "filter", "key", "model", "quota", "request",
+    "context",
+]  # fmt: skip
+
+#: Characters of the shortest key that is masked in messages: shorter ones are parts of ordinary words.
+_SHORTEST_KEY = 8
 
 #: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
@@ -46,23 +52,35 @@ class InfrastructureError(LLMAsJudgeError):
 
 
 class ProviderError(InfrastructureError):
-    """An LLM endpoint gave no usable reply after all retries; ``cause`` is the kind of failure."""
+    """An LLM endpoint gave no usable reply after all retries; ``cause`` is the kind of failure, ``said`` the beginning
+    of what the endpoint said, which may repeat a key.
+    """
 
-    def __init__(self, message: str, cause: Cause = "reply") -> None:
+    def __init__(self, message: str, cause: Cause = "reply", said: str = "") -> None:
         super().__init__(message)
         self.cause: Cause = cause
+        self.said = said or message
 
 
 class RequestRefused(ProviderError):
     """The endpoint refuses the request itself (HTTP 400 or 422); another form of it may work."""
 
 
-class PromptTooLong(ProviderError):
-    """The prompt does not fit the model's context; within a workflow it is a ``WorkflowError`` (``workflow.run``)."""
+class PromptRefused(ProviderError):
+    """The endpoint refuses this prompt, but not others; within a workflow a ``WorkflowError`` (``workflow.run``)."""
+
+
+class PromptTooLong(PromptRefused):
+    """The prompt does not fit the model's context."""
 
 
 class SandboxFault(InfrastructureError):
     """The sandbox itself failed (protocol, zygote gone), not the code it ran."""
+
+
+def without_key(text: str, key: str, mask: str = "***") -> str:
+    """``text`` with ``mask`` in place of every ``key`` that is not part of a longer word."""
+    return re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", mask, text) if len(key) >= _SHORTEST_KEY else text
 
 
 def is_out_of_memory(error: Exception) -> bool:

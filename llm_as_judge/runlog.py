@@ -219,7 +219,7 @@ class LogReader:
                 return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])
             if isinstance(fields, dict) and "kind" in fields:
                 return None  # of another version
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
         if not self._warned:
             logger.warning("%s: skipped an unreadable line before byte %d, and any after it", self.path, self._offset)

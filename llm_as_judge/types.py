@@ -123,6 +123,15 @@ class OperatorCall:
 
 
 @dataclass(frozen=True, slots=True)
+class Crash:
+    """An exception of a user's own operator that does not refuse its arguments."""
+
+    operator: str
+    place: str  # type of the exception, file and line
+    traceback: str
+
+
+@dataclass(frozen=True, slots=True)
 class Execution:
     """Result of one workflow run."""
 
@@ -132,6 +141,7 @@ class Execution:
     error: str = ""
     seconds: float = 0.0
     findings: tuple[Finding, ...] = ()  # of lint, before the run
+    crashes: tuple[Crash, ...] = ()  # of a user's own operators
 
     @property
     def cut_off(self) -> bool:

@@ -49,10 +49,11 @@ commas=${devices//[^,]/}
 
 # The module, not `vllm serve`: the console script fails in builds whose distribution is not called "vllm".
 # --enable-prefix-caching: prompts repeat long instructions, so most of one has been seen before.
+# --generation-config: defaults of the API, not of the model's files; requests leave out values that are the API's default.
 # 127.0.0.1: the server has no password unless VLLM_API_KEY is set.
 CUDA_VISIBLE_DEVICES=$devices exec "${PYTHON:-python3}" -m vllm.entrypoints.openai.api_server \
     --host "${HOST:-127.0.0.1}" \
     --tensor-parallel-size $((${#commas} + 1)) \
-    --enable-prefix-caching \
+    --enable-prefix-caching --generation-config vllm \
     "${options[@]}" \
     "$@"

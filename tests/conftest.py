@@ -9,8 +9,10 @@ import contextlib
 import io
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -33,6 +35,26 @@ os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+_undo = pytest.MonkeyPatch.undo
+
+
+def _undo_everywhere(patch: pytest.MonkeyPatch) -> None:
+    """Undo, also in modules that were first imported meanwhile and took a stub by ``from ... import``."""
+    stubs = [
+        (stub, name, original)
+        for place, name, original in patch._setattr
+        if isinstance(place, ModuleType) and (callable(stub := vars(place).get(name)) or stub is None)
+    ]
+    _undo(patch)
+    for module in [module for name, module in sys.modules.items() if stubs and name.startswith("llm_as_judge")]:
+        for name, value in list(vars(module).items()):
+            for stub, known, original in stubs:
+                if value is stub is not original and (stub is not None or name == known):
+                    setattr(module, name, original)
+
+
+pytest.MonkeyPatch.undo = _undo_everywhere  # type: ignore[method-assign]
 
 # How long an example takes says nothing on a machine that runs other tests beside it.
 settings.register_profile("untimed", deadline=None)

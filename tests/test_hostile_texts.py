@@ -34,7 +34,7 @@ from llm_as_judge.files import cut
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
-from llm_as_judge.llm.client import _message
+from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.operators.catalog import OPERATORS, type_word
 from llm_as_judge.rewards.total import RewardFunction
@@ -174,14 +174,15 @@ def compare_calls(text: str) -> None:
 
 
 def read_response(text: str) -> None:
-    from llm_as_judge.config.endpoints import ServerConfig
+    from llm_as_judge.config.endpoints import EndpointConfig, ServerConfig
     from llm_as_judge.llm.transport import Transport, Unreadable, _cause, _text, model_names
 
     body = text.encode("utf-8", "replace")
-    for read in (_message, model_names):
+    read_reply = partial(LLMClient(EndpointConfig())._read, {"messages": [{"content": text}]})
+    for read in (read_reply, model_names):
         with suppress(Unreadable):
             read(text)
-    _message('{"choices": [{"message": {"content": ' + json.dumps(text[: len(text) // 8]) + "}}]}")
+    read_reply('{"choices": [{"message": {"content": ' + json.dumps(text[: len(text) // 8] + ".") + "}}]}")
     _cause(429, _text(body)), _cause(400, _text(body))
     Transport(ServerConfig(base_url="http://localhost/v1"))._quote(_text(body))
 

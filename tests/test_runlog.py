@@ -97,7 +97,8 @@ def test_torn_unreadable_and_unknown_lines_are_skipped(tmp_path: Path, caplog: p
     with open(path, "ab") as file:
         file.write(b'n\n\xff\xfe\n[1]\n{"time": 1, "kind": "rollout"}\n')
         file.write(b'{"time": 1, "kind": "usage", "models": {"executor": 3}}\n')
-        file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n{"kind": "tor')
+        file.write(b'{"time": 1, "kind": "of_another_version", "step": 9}\n')
+        file.write(b'{"time": 1, "kind": "step", "step": ' + b"[" * 100_000 + b"]" * 100_000 + b'}\n{"kind": "tor')
     write(path, RunEvent(id="two"), StepReport(step=2))
     with caplog.at_level(logging.WARNING):
         LogReader.read(path)

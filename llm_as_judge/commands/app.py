@@ -40,7 +40,7 @@ from llm_as_judge.commands import (
     workflow,
 )  # fmt: skip
 from llm_as_judge.commands.cli import Interrupted, printable
-from llm_as_judge.errors import ConfigError, LLMAsJudgeError, is_out_of_memory
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, is_out_of_memory, without_key
 
 # Rich's help and tracebacks would double the start-up time.
 app = typer.Typer(
@@ -103,6 +103,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for before, word in zip(("llm-as-judge", *arguments), arguments, strict=False):
             if not word or re.fullmatch("--[a-z-]+=", word):  # such as "$FILE": a path would be the current folder
                 raise ConfigError(f"the value of {word[:-1] or before} is empty; give one, or leave it out")
+        if {"--resume", "--fresh"} <= set(arguments):
+            raise ConfigError("--resume and --fresh exclude each other; give one of them")
         with _sigterm_as_interrupt(terminated):
             status = app(args=list(arguments), prog_name="llm-as-judge", standalone_mode=False)
         if status == 130:  # some versions of typer return this after Ctrl-C, others raise
@@ -191,7 +193,7 @@ def _without_secrets(text: str, arguments: Sequence[str]) -> str:
     for word in arguments:
         _, is_key, secret = word.partition("api_key=")
         if is_key and secret:
-            text = text.replace(shlex.quote(word), f"{word.removesuffix(secret)}...").replace(secret, "...")
+            text = without_key(text.replace(shlex.quote(word), f"{word.removesuffix(secret)}..."), secret, "...")
     return re.sub(r"(https?://)[^/@\s'\"]+@", r"\1...@", text)
 
 

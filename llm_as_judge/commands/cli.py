@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import inspect
 import json
-import keyword
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from llm_as_judge.answers.code import is_name
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import json_text
 from llm_as_judge.types import DOMAINS, Domain, Question
@@ -34,13 +34,16 @@ class Interrupted(Exception):
 
 def function_name(value: str | None) -> str | None:
     """``value`` if a function can have this name."""
-    if value is not None and (not value.isidentifier() or keyword.iskeyword(value)):
+    if value is not None and not is_name(value):
         raise typer.BadParameter(f"{value!r} is no name of a Python function.")
     return value
 
 
 DEFAULT_CONFIG = Path("config/embedded.yaml")
-_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)))
+#: Control characters, and marks that turn the direction of a line.
+_CONTROLS = dict.fromkeys(
+    (*range(9), *range(11, 32), *range(127, 160), 0x61C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+)
 PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step lines are not wrapped
 EVERY_S = 2.0  # seconds between looks at a run's log
 

@@ -186,7 +186,7 @@ def _endpoint(settings: "Config", role: str) -> str:
     async def ask() -> str:
         async with open_clients(settings, [role]) as clients:
             endpoint = clients[role].config
-            return f"{endpoint.base_url}: {endpoint.model} answers"
+            return "; ".join([f"{endpoint.base_url}: {endpoint.model} answers", *clients[role].remarks])
 
     return asyncio.run(ask())
 

@@ -186,7 +186,7 @@ def merge(file: Path, result: EvaluationResult) -> None:
         try:
             found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"datasets": []}
             rows: dict[Any, dict[str, Any]] = {key(row): row for row in found["datasets"]}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             cure = "move it away to start a new one"
             raise DataError(f"{file}: not a file of evaluation results: {error!r}; {cure}") from error
         rows |= {key(row): row for row in result.as_json()["datasets"] if row["metrics"]["problems"]}
@@ -222,6 +222,9 @@ def evaluate(
     if workflow and (adapter.checkpoint or adapter.untrained):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
     settings = options.load()
+    fixed = "executor.temperature" if workflow else "generation.eval_temperature"
+    if samples > 1 and not (settings.executor.temperature if workflow else settings.generation.eval_temperature):
+        raise ConfigError(f"--samples {samples} with {fixed}=0 would be {samples} equal samples; raise it, or take one")
     given = read_workflow(workflow) if workflow else None
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], cli.names_in(datasets))

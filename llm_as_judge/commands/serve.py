@@ -1,10 +1,12 @@
 """``llm-as-judge serve``: policy, workflow and executor as one model behind an OpenAI-compatible endpoint."""
 
+import os
 from typing import Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
 
 
 @cli.grouped
@@ -27,6 +29,8 @@ def serve(
 ) -> None:
     """Serve the policy as a chat model until interrupted."""
     known = cli.check_domain(domain)
+    if api_key is None and os.environ.get("LLM_AS_JUDGE_API_KEY") == "":
+        raise ConfigError("LLM_AS_JUDGE_API_KEY is empty, so that no key would be asked for; set it, or unset it")
     settings = options.load()
     checkpoint = adapter.choose(settings)
 

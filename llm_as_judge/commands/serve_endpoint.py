@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import json
 import logging
+import socket
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -33,21 +34,34 @@ _ALIVE_S = 10.0
 async def run_server(
     endpoint: "Endpoint", host: str, port: int, ready: Callable[[str], None] = lambda address: None
 ) -> None:
-    """Serve until cancelled; ``ready`` gets the address once the port is open. Raises ``ConfigError`` if it cannot."""
-    async with endpoint.solver:
-        # A client that disconnects cancels its workflow.
-        runner = web.AppRunner(endpoint.app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-            ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}/v1")
-            await asyncio.Event().wait()
-        except OSError as error:
-            raise ConfigError(
-                f"cannot serve at {host}:{port}: {error.strerror}; choose another address with --host and --port"
-            ) from error
-        finally:
-            await runner.cleanup()
+    """Serve until cancelled; ``ready`` gets the address once the port is open. Raises ``ConfigError`` for an address
+    that cannot be used, before models are loaded.
+    """
+    with _bound(host, port) as sock:
+        async with endpoint.solver:
+            # A client that disconnects cancels its workflow.
+            runner = web.AppRunner(endpoint.app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
+            await runner.setup()
+            try:
+                await web.SockSite(runner, sock).start()
+                ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}/v1")
+                await asyncio.Event().wait()
+            finally:
+                await runner.cleanup()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket at the address, which does not listen yet."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "not the name of a host"
+        cure = "choose another address with --host and --port"
+        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; {cure}") from error
+    return sock
 
 
 @dataclass

@@ -107,7 +107,7 @@ def _read_own(path: Path) -> list[tuple[str, str]]:
             if fatal := next((finding for finding in lint(record.workflow) if finding.fatal), None):
                 raise DataError(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
             found.append((record.domain, record.workflow))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         reason = "cannot be read as JSONL with domain and workflow on each line"
         raise DataError(f"warmup.own_workflows={path}: {reason}: {error}") from error
     return found

@@ -1,12 +1,14 @@
 """Configuration sections of servers: policy engine, executor and judge."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls
+from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls, as_tuple
 
 DEFAULT_API_KEY = "sk-dummy"
+#: Fields that a request may do without.
+LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_effort"], ...], BeforeValidator(as_tuple)]
 
 
 class ServerConfig(Strict):
@@ -61,6 +63,7 @@ class EndpointConfig(ServerConfig):
     reasoning_effort: str = Field(
         "", pattern=r"^[a-z]*$", description="Reasoning effort (low, high ...); empty = not sent."
     )
+    leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     @model_validator(mode="after")
     def _room_for_a_prompt(self) -> "EndpointConfig":

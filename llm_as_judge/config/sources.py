@@ -130,7 +130,9 @@ def _read_text(path: Path) -> str:
         return read_regular(path, LONGEST_SOURCE, "utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file (looked from {Path.cwd()})") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from error
+    except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
 
 

@@ -90,8 +90,8 @@ def problem_oracle(matrix: Matrix) -> Row:
 
 
 def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:
-    """The Pareto front by accuracy and cost, cheapest first, without the bounds; empty if nothing was scored."""
-    scored = [c.row for c in compared if not c.bound and c.row.overall.n]
+    """The Pareto front by accuracy and cost, cheapest first, without the bounds and what solves nothing."""
+    scored = [c.row for c in compared if not c.bound and c.row.overall.n and c.row.overall.value]
     found: list[Row] = []
     for one in sorted(scored, key=lambda row: (getattr(row, kind), -row.overall.value)):
         if not found or one.overall.value > found[-1].overall.value:

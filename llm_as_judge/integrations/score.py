@@ -38,7 +38,7 @@ def problem_of(row: Row) -> Problem:
         return parse(row)
     try:
         return parse(msgspec.json.decode(row[RECORD], type=dict[str, Any]))
-    except (msgspec.DecodeError, TypeError) as error:
+    except (msgspec.DecodeError, TypeError, RecursionError) as error:
         raise DataError(f"column {RECORD!r} must be a problem as JSON text: {error}") from error
 
 

@@ -138,7 +138,7 @@ def read_pairs(path: Path) -> list[Pair]:
         for number, line in enumerate(read_source(path, LONGEST_TABLE).split("\n"), 1):
             if line.strip():
                 pairs.append(msgspec.json.decode(line, type=_Line).pair(f"{path.stem}-{number}"))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise DataError(f"{path}:{number}: no labelled pair: {error}") from error
     if not pairs:
         raise DataError(f"{path}: no pairs; a line is a JSON object with gold, candidate and equivalent")

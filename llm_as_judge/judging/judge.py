@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.code import last_block
+from llm_as_judge.answers.code import defining_block
 from llm_as_judge.answers.equivalence import compare
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.metrics import scores as scores_of
@@ -121,9 +121,9 @@ class Judge:
         if self._sandbox is None:
             return Verdict(None, "tests", "no sandbox to run the tests in")
         try:
-            result = await self._sandbox.verdict(
-                last_block(answer), reference.tests, question.entry_point or "", prelude=reference.prelude
-            )
+            name = question.entry_point or ""
+            source = defining_block(answer, name)
+            result = await self._sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
         except SandboxFault as error:
             return Verdict(None, "tests", f"sandbox fault: {error}")
         if result.outcome == "fault":

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.errors import ProviderError, RequestRefused
+from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.judging import prompts
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 _TAG = "<true_false>"
 _VERDICT = re.compile(r"<true_false>\s*(True|False)\b", re.IGNORECASE)
 _RETRY_TEMPERATURE = 0.3
+#: Characters of a candidate that is refused, or whose verdicts are unreadable, at a greater length.
+_SHORTER = (500, 100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Decision:
     correct: bool | None
     reason: str = ""
     exchanges: tuple[Exchange, ...] = ()  # all requests made for it
+    unreadable: bool = False  # the model replied, but without a verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +102,39 @@ class LLMJudge:
         if cut_off:
             candidate = fence(candidate) + prompts.CUT_OFF
         case = _Case(self._llm, question, references, candidate, dataset, [])
-        decision = await self._decide(case)
+        decision = await self._fitting(case)
         if self._second is not None and decision.correct is True:
-            again = await self._decide(replace(case, llm=self._second))
+            again = await self._fitting(replace(case, llm=self._second))
             if again.correct is not True:
                 said = "abstained" if again.correct is None else "disagrees"
                 decision = Decision(None, f"the second judge {said}: {again.reason}")
         return replace(decision, exchanges=tuple(case.heard))
+
+    async def _fitting(self, case: _Case) -> Decision:
+        """The verdict on the candidate, cut to what the model reads and can reply to.
+
+        If it is refused at any length, but the same request without a candidate is answered, the answer is at fault.
+        """
+        decision, refused = Decision(None), ""
+        for longest in (prompts.LONGEST_FIELD, *_SHORTER):
+            if refused or decision.reason:
+                if len(case.candidate) <= longest:
+                    continue
+                case = replace(case, candidate=fence(case.candidate, longest))
+            try:
+                decision, refused = await self._decide(case), ""
+            except PromptRefused as error:
+                refused = str(error)
+                continue
+            if not decision.unreadable:
+                return decision
+        if not refused:
+            return decision
+        try:
+            answered = (await self._decide(replace(case, candidate="-"))).correct is not None
+        except PromptRefused:
+            answered = False
+        return Decision(False if answered else None, f"the judge refuses this answer: {refused}")
 
     async def _decide(self, case: _Case) -> Decision:
         """One verdict, asked for at most twice."""
@@ -121,6 +150,8 @@ class LLMJudge:
             }
             try:
                 reply, correct = await self._ask(case, attempt, request)
+            except PromptRefused:
+                raise
             except ProviderError as error:
                 return Decision(None, f"judge unreachable: {error}")
             if reply.finish_reason == "length":
@@ -129,7 +160,7 @@ class LLMJudge:
                 problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
                 return Decision(correct, " ".join(reply.reply[:2000].split())[:200])
-        return Decision(None, f"judge abstained twice, last: {problem}")
+        return Decision(None, f"judge abstained twice, last: {problem}", unreadable=True)
 
     async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[Exchange, bool | None]:
         """One request, with a JSON schema until the server refuses one."""

@@ -11,25 +11,38 @@ requests.
 import asyncio
 import hashlib
 import json
+import logging
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from llm_as_judge.config.endpoints import EndpointConfig
-from llm_as_judge.errors import ProviderError
+from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.places import Load, Places
 from llm_as_judge.types import Exchange
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 #: Seconds for which other addresses are preferred to one that failed.
 _AVOID_S = 30.0
 _LONGEST_REPLY = 4 << 20  # bytes
+#: Upper bound on the tokens that a chat template adds to a message.
+TEMPLATE_TOKENS = 64
 _MOST_TOKENS = 1 << 40  # a usage above it is an error of the endpoint
 #: Cached replies; the oldest is dropped first. A long run makes hundreds of thousands of requests.
 _MOST_CACHED = 10_000
+#: Prompt of a request that only asks whether the endpoint answers.
+_CONTROL = "Reply with the word OK."
+#: Fields that are left out if the endpoint refuses them; of two that it names, the first.
+_OPTIONAL = ("top_p", "temperature", "seed", "reasoning_effort")
+#: Their values in the API where a request has none, which are not sent either.
+_API_DEFAULTS = {"top_p": 1.0, "temperature": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class ChatModel(Protocol):
     """A model that answers one message.
 
     Raises ``ProviderError`` when there is no reply, ``RequestRefused`` when the endpoint does not support the
-    ``response_format``, ``PromptTooLong`` when the prompt does not fit its context.
+    ``response_format``, ``PromptRefused`` when it refuses this prompt alone, such as one that does not fit its context.
     """
 
     async def chat(
@@ -94,13 +107,21 @@ class _UnderWay:
 
 
 class LLMClient:
-    """``ChatModel`` over HTTP, or over the given ``servers``. Raises ``ConfigError`` for a bad address."""
+    """``ChatModel`` over HTTP, or over the given ``servers``. Raises ``ConfigError`` for a bad address.
+
+    ``remarks`` are what a user should know about the endpoint; each is logged once. A field of a request that the
+    endpoint refuses by name is renamed or left out from then on.
+    """
 
     def __init__(self, config: EndpointConfig, servers: Sequence[Server] = ()) -> None:
         from llm_as_judge.llm.transport import Transport  # here: it imports aiohttp, which is slow
 
         self.config = config
         self.usage = Usage()
+        self.remarks: list[str] = []
+        self._names: dict[str, str] = dict.fromkeys(
+            config.leave_out, ""
+        )  # field -> its name at this endpoint, "": not sent
         self._cached: dict[bytes, Exchange] = {}  # by the hash of the request
         self._under_way: dict[bytes, _UnderWay] = {}
         urls = dict.fromkeys((config.base_url, *config.more_urls))
@@ -135,12 +156,13 @@ class LLMClient:
         At temperature 0 the seed is not sent: it would only make equal requests differ in the cache.
         """
         request = self._request(prompt, system, temperature, max_tokens)
-        if seed is not None and request["temperature"] > 0:
+        random = request["temperature"] > 0 or self._names.get("temperature") == ""
+        if seed is not None and random:
             request["seed"] = seed
         if response_format is not None:
             request["response_format"] = dict(response_format)
         started = time.monotonic()
-        if request["temperature"] > 0 and seed is None:
+        if random and seed is None:
             reply = await self._complete(request, self._servers)
         else:
             reply = await self._once(request)
@@ -182,7 +204,7 @@ class LLMClient:
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
-        from llm_as_judge.llm.transport import model_names
+        from llm_as_judge.llm.transport import EMPTY_CURE, model_names
 
         found: list[str] = []
         for server in self._servers:
@@ -193,7 +215,10 @@ class LLMClient:
                 if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
                     raise
             try:
-                await self._complete(self._request("Reply with the word OK."), [server])
+                reply = await self._complete(self._request(_CONTROL), [server])
+                if not reply.reply.strip():
+                    what = f"an empty reply (finish_reason {reply.finish_reason}, max_tokens {self.config.max_tokens})"
+                    raise ProviderError(f"{server.root} (model {self.config.model}): {what}; {EMPTY_CURE}", "empty")
             except ProviderError as error:
                 if error.cause == "model" and names:
                     raise ProviderError(f"{error}; it serves {', '.join(names)}", error.cause) from error
@@ -216,9 +241,21 @@ class LLMClient:
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
     async def _complete(self, request: Mapping[str, Any], servers: Sequence[Server]) -> Exchange:
-        """The reply of one completion, added to ``usage``."""
+        """The reply of one completion, added to ``usage``.
+
+        A request that is refused although the same one with another prompt is answered raises ``PromptRefused``.
+        """
         try:
-            reply = await self._post(request, list(servers))
+            reply = await self._adapted(request, servers)
+        except RequestRefused as error:
+            self._count(failed=1)
+            if "response_format" in error.said:
+                raise
+            try:
+                await self._adapted({**request, "messages": self._request(_CONTROL)["messages"]}, servers)
+            except ProviderError:
+                raise error from None
+            raise PromptRefused(f"{error} (it answers other prompts)", "request") from error
         except ProviderError:
             self._count(failed=1)
             raise
@@ -227,17 +264,50 @@ class LLMClient:
         self._count(calls=1, cost=cost, prompt_tokens=prompt, completion_tokens=completion)
         return replace(reply, cost=cost)
 
+    async def _adapted(self, request: Mapping[str, Any], servers: Sequence[Server]) -> Exchange:
+        """The reply to a request without the fields that the endpoint refuses; they are kept once one is answered."""
+        names = dict(self._names)
+        while True:
+            sent = {names.get(name, name): value for name, value in request.items() if value != _API_DEFAULTS.get(name)}
+            sent.pop("", None)
+            try:
+                reply = await self._post(sent, list(servers))
+            except RequestRefused as error:
+                if "max_tokens" in sent and re.search(r"\bmax_completion_tokens\b", error.said):
+                    names["max_tokens"] = "max_completion_tokens"
+                    continue
+                refused = [name for name in _OPTIONAL if name in sent and re.search(rf"\b{name}\b", error.said)]
+                if not refused:
+                    raise
+                names[refused[0]] = ""
+                continue
+            for name in names.keys() - self._names.keys():
+                how = f"{name} is sent as {names[name]}" if names[name] else f"{name} is left out"
+                self._remark(f"the endpoint refuses the field {name}: {how}")
+            self._names |= names
+            return reply
+
+    def _remark(self, text: str) -> None:
+        if text not in self.remarks:
+            self.remarks.append(text)
+            logger.warning("%s (model %s): %s", self._servers[0].root, self.config.model, text)
+
     def _count(self, **added: float) -> None:
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
     async def _post(self, request: Mapping[str, Any], left: list[Server]) -> Exchange:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
+        from llm_as_judge.llm.transport import Unreadable
+
         while True:
             now = time.monotonic()
             server = min(left, key=lambda s: (now - self._failed_at[s.root] < _AVOID_S, s.places.pressure))
             left.remove(server)
             try:
-                return await server.post("/chat/completions", request, _message, f"model {self.config.model}")
+                read = partial(self._read, request)
+                return await server.post("/chat/completions", request, read, f"model {self.config.model}")
+            except Unreadable as error:  # a server without retries
+                raise ProviderError(f"{server.root}: {error}", error.cause) from error
             except ProviderError as error:
                 if error.cause not in ("connection", "timeout", "overload", "server"):
                     raise
@@ -245,35 +315,52 @@ class LLMClient:
                 if not left:
                     raise
 
+    def _read(self, request: Mapping[str, Any], text: str) -> Exchange:
+        """A chat completion without its prompt and the reasoning; tokens without a count are estimated.
 
-def _message(text: str) -> Exchange:
-    """A chat completion without its prompt, and without the reasoning; reasoning models may send null ``content``."""
-    from llm_as_judge.llm.transport import Unreadable, parse_json
+        A reply that has no text, although the model wrote some, or that a filter withheld is a failure of the endpoint.
+        """
+        from llm_as_judge.llm.transport import Unreadable, parse_json
 
-    body = parse_json(text)
-    try:
-        choice = body["choices"][0]
-        message = choice["message"]
-        content = message.get("content") or ""
-        reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
-        if isinstance(content, list):
-            content = "".join(part.get("text") or "" for part in content)
-        content = str(content)
-        if not reasoning and content.lstrip().startswith("<think>") and "</think>" in content:
-            reasoning, content = content.lstrip().removeprefix("<think>").split("</think>", 1)
-        usage = body.get("usage")
-        usage = usage if isinstance(usage, dict) else {}
-        return Exchange(
-            prompt="",
-            reply=content.strip("\n") if reasoning else content,
-            finish_reason=str(choice.get("finish_reason") or "stop"),
-            prompt_tokens=_tokens(usage.get("prompt_tokens")),
-            completion_tokens=_tokens(usage.get("completion_tokens")),
-            cost=0.0,
-            seconds=0.0,
-        )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
-        raise Unreadable("no chat completion in the reply") from error
+        body = parse_json(text)
+        try:
+            choice = body["choices"][0]
+            message, finish = choice["message"], str(choice.get("finish_reason") or "stop")
+            content = message.get("content") or ""
+            reasoning = str(message.get("reasoning_content") or message.get("reasoning") or "")
+            if isinstance(content, list):
+                content = "".join(part.get("text") or "" for part in content)
+            content = str(content)
+            if not reasoning and content.lstrip().startswith("<think>") and "</think>" in content:
+                reasoning, content = content.lstrip().removeprefix("<think>").split("</think>", 1)
+            usage = body.get("usage")
+            usage = usage if isinstance(usage, dict) else {}
+            prompt, completion = (
+                _tokens(usage.get(f"{name}_tokens") or usage.get(f"{other}_tokens"))
+                for name, other in (("prompt", "input"), ("completion", "output"))
+            )
+            withheld = finish == "content_filter" or (not content and message.get("refusal"))
+        except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
+            raise Unreadable("no chat completion in the reply") from error
+        if withheld:
+            raise Unreadable(f"the reply was withheld (finish_reason {finish})", "filter")
+        # A model may choose to say nothing, and then writes only its end-of-text token.
+        silent = not reasoning and completion and completion <= len(content) + 1
+        if not content.strip() and finish != "length" and not silent:
+            raise Unreadable(f"an empty reply (finish_reason {finish})", "empty")
+        if not prompt or not completion:
+            self._remark("it reports no token counts (usage): they are estimated from the texts, rather too high")
+            longest = request.get("max_tokens") or request.get("max_completion_tokens") or self.config.max_tokens
+            hidden = finish == "length" or (self.config.reasoning_effort and not reasoning)
+            completion = completion or (longest if hidden else min(longest, _most_tokens(content + reasoning)))
+            prompt = prompt or sum(_most_tokens(part["content"]) for part in request["messages"])
+        kept = content.strip("\n") if reasoning else content
+        return Exchange("", kept, finish, prompt, completion, cost=0.0, seconds=0.0)
+
+
+def _most_tokens(text: str) -> int:
+    """At least the tokens of a message: no tokenizer makes more than there are bytes, and a template adds some."""
+    return len(text.encode("utf-8", "replace")) + TEMPLATE_TOKENS
 
 
 def _tokens(count: Any) -> int:

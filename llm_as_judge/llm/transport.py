@@ -21,7 +21,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from llm_as_judge.config.endpoints import ServerConfig
-from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused, without_key
 from llm_as_judge.llm.places import Places
 
 logger = logging.getLogger(__name__)
@@ -44,12 +44,15 @@ _CONTEXT = re.compile(
     r"|this model reads at most|input token count|too many (?:input )?tokens",
     re.IGNORECASE,
 )
+EMPTY_CURE = "no text arrives: check the server's chat template and reasoning parser, or raise max_tokens"
 _CURES: dict[Cause, str] = {
     "connection": "is the server running there?",
     "timeout": "raise timeout_s or lower concurrency",
     "overload": "lower concurrency or raise max_retries",
     "server": "see the server's own log",
     "reply": "is this a server of the OpenAI protocol?",
+    "empty": EMPTY_CURE,
+    "filter": "the provider's content filter or the model's refusal withholds it: use another model or filter",
     "key": "check api_key (usually the environment variable OPENAI_API_KEY)",
     "model": "check base_url (it ends in /v1) and the model's name",
     "quota": "the account has no money or quota left",
@@ -59,15 +62,21 @@ _CURES: dict[Cause, str] = {
 
 
 class Unreadable(Exception):
-    """Raised by ``parse`` for a body that is not the expected reply; the request is sent again."""
+    """Raised by ``parse`` for a body that is not the expected reply; unless withheld by a filter, it is asked again."""
+
+    def __init__(self, what: str, cause: Cause = "reply") -> None:
+        super().__init__(what)
+        self.cause = cause
 
 
 class _Failure(Exception):
     """An attempt without a reply; ``wait_s`` is what the server asks for before the next one."""
 
-    def __init__(self, what: str, cause: Cause, *, temporary: bool = True, wait_s: float | None = None) -> None:
+    def __init__(
+        self, what: str, cause: Cause, *, temporary: bool = True, wait_s: float | None = None, said: str = ""
+    ) -> None:
         super().__init__(what)
-        self.cause, self.temporary, self.wait_s = cause, temporary, wait_s
+        self.cause, self.temporary, self.wait_s, self.said = cause, temporary, wait_s, said
 
 
 class Transport:
@@ -138,7 +147,7 @@ class Transport:
                     kind = {"request": RequestRefused, "context": PromptTooLong}.get(failure.cause, ProviderError)
                     tries = f" (after {attempt} attempts)" if attempt > 1 else ""
                     cure = _CURES[failure.cause]
-                    raise kind(f"{where}: {failure}{tries}; {cure}", failure.cause) from failure.__cause__
+                    raise kind(f"{where}: {failure}{tries}; {cure}", failure.cause, failure.said) from failure.__cause__
                 growing = min(_BACKOFF_S * 2 ** (attempt - 1), _LONGEST_BACKOFF_S) * random.uniform(0.75, 1)
                 wait = growing if failure.wait_s is None else failure.wait_s
             await asyncio.sleep(wait)
@@ -169,14 +178,16 @@ class Transport:
                 f"HTTP {response.status}: {self._quote(said)}",
                 cause,
                 temporary=cause in ("overload", "timeout", "server"),
-                wait_s=_asked(response.headers.get("Retry-After", "")),
+                wait_s=_asked(response.headers.get("Retry-After", ""), self.config.timeout_s),
+                said=_text(body),
             )
         self.places.answered()
         self.answered = True
         try:
             return parse(body.decode())
         except (Unreadable, UnicodeDecodeError) as error:
-            raise _Failure(f"{error}: {self._quote(_text(body))}", "reply") from error
+            cause = error.cause if isinstance(error, Unreadable) else "reply"
+            raise _Failure(f"{error}: {self._quote(_text(body))}", cause, temporary=cause != "filter") from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -193,16 +204,14 @@ class Transport:
     def _quote(self, text: str) -> str:
         """The beginning of a text, without what looks like a key or a password: providers repeat what they refuse."""
         text = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
-        if len(self.config.api_key) >= 4:
-            text = text.replace(self.config.api_key, "***")
-        text = _KEYS.sub("***", _without_login(text))
+        text = _KEYS.sub("***", _without_login(without_key(text, self.config.api_key)))
         return text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "..."
 
 
 def _root(base_url: str) -> str:
     """The address without a trailing slash; ``/v1`` is added when it has no path."""
     address = urlsplit(base_url)
-    if not address.hostname or "@" in address.netloc:
+    if not address.hostname or "@" in address.netloc or address.query or address.fragment:
         wrong = _without_login(base_url)
         raise ConfigError(f"base_url must look like http://host:port/v1, the key goes into api_key; got {wrong!r}")
     return base_url.rstrip("/") + ("" if address.path.strip("/") else "/v1")
@@ -228,11 +237,15 @@ def _proxy(root: str) -> str | None:
 
 
 def _without_login(url: str) -> str:
-    return re.sub(r"//[^/\s]*@", "//***@", url)
+    """``url``, or a text with some, without passwords and without queries, which may hold keys."""
+    return re.sub(r"(//[^\s?#\"']*)[?#][^\s\"']*", r"\1?***", re.sub(r"//[^/\s]*@", "//***@", url))
 
 
-def _asked(retry_after: str) -> float | None:
-    """Up to twice the seconds that a server asks to wait, so that refused requests do not all come back at once."""
+def _asked(retry_after: str, timeout_s: float) -> float | None:
+    """Up to twice the seconds that a server asks to wait, so that refused requests do not all come back at once.
+
+    Not more than a request may take.
+    """
     try:
         seconds = float(retry_after)
     except ValueError:
@@ -240,7 +253,7 @@ def _asked(retry_after: str) -> float | None:
             seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
-    return min(seconds, _LONGEST_RETRY_AFTER_S) * random.uniform(1, 2) if seconds > 0 else None
+    return min(min(seconds, _LONGEST_RETRY_AFTER_S) * random.uniform(1, 2), timeout_s) if seconds > 0 else None
 
 
 def _text(body: bytes | bytearray) -> str:

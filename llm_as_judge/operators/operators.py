@@ -6,8 +6,9 @@ import re
 from collections import Counter
 from typing import Any, ClassVar
 
+from llm_as_judge.answers.code import defines, defining_block, is_name
 from llm_as_judge.operators.base import Operator, Toolbox, cut_off, listing, result
-from llm_as_judge.operators.reading import chosen_letter, code, defines, field, is_name, truth
+from llm_as_judge.operators.reading import chosen_letter, field, truth
 from llm_as_judge.sandbox.public_test import run_assert
 
 _MOST_SOLUTIONS = 26
@@ -67,7 +68,7 @@ class CustomCodeGenerate(Operator):
             signature=prompts.signature.format(signature=signature) if signature else "",
             example=prompts.example.format(test=question.public_tests[0]) if question.public_tests else "",
         )
-        source = code(await self.tools.ask(self.NAME, prompt), entry_point)
+        source = defining_block(await self.tools.ask(self.NAME, prompt), entry_point)
         found = defines(source, entry_point)
         return result(parse_ok=found, error="" if found else f"no {entry_point} in the reply", response=source)
 
@@ -139,7 +140,7 @@ class Programmer(Operator):
             reply = await self.tools.ask(
                 self.NAME, prompts.programmer.format(problem=problem, analysis=known, failure=failure)
             )
-            source = code(reply, "solve")
+            source = defining_block(reply, "solve")
             run = await self.tools.run_code(source, call="solve", args=[])
             if run.outcome == "finished" and run.value is not None:
                 return result(code=source, output=str(run.value))
@@ -157,7 +158,7 @@ class Test(Operator):
     SUMMARY = "runs public tests on code and repairs it when they fail"
 
     async def __call__(self, problem: str, solution: str, entry_point: str, test_loop: int = 3) -> dict[str, Any]:
-        source = code(solution, entry_point)
+        source = defining_block(solution, entry_point)
         failure = await self._first_failure(source, entry_point)
         for _ in range(test_loop):
             if failure is None:
@@ -165,7 +166,7 @@ class Test(Operator):
             prompt = self.tools.prompts.test.format(
                 problem=problem, solution=source, test=failure[0], error=failure[1], entry_point=entry_point
             )
-            source = code(await self.tools.ask(self.NAME, prompt), entry_point) or source
+            source = defining_block(await self.tools.ask(self.NAME, prompt), entry_point) or source
             failure = await self._first_failure(source, entry_point)
         error = "" if failure is None else f"{failure[0]}: {failure[1]}"
         return result(result=failure is None, solution=source, error=error)

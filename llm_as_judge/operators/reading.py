@@ -1,15 +1,11 @@
-"""Readers of a model's reply: tags, labels, letters, code. Nothing is guessed.
+"""Readers of a model's reply: tags, labels, letters (code: ``answers.code``). Nothing is guessed.
 
 Replies and arguments of a workflow may be megabytes of anything, and are read in the host's event loop: every pattern
-takes linear time, and only short texts are parsed as Python.
+takes linear time.
 """
 
 import re
 
-from llm_as_judge.answers.code import LONGEST_PARSED, blocks, parses
-
-_CODE = re.compile(r"(?:import|from|def|class|async def)\b|@\w")
-_SENTENCE = re.compile(r"[A-Z][\w']* [a-z]|[-*>] |#+ [A-Z]")
 _TAG = re.compile(r"</?[a-z_]+>", re.IGNORECASE)
 _EMPHASIS = ("**", "__", "`", "*")
 
@@ -79,37 +75,3 @@ def _letter(text: str, count: int) -> int | None:
     named = [first.group(1).upper()] if first else re.findall(r"(?<![A-Za-z])([A-Z])(?![A-Za-z'])", text)
     indices = {index for found in named if (index := ord(found) - ord("A")) < count}
     return indices.pop() if len(indices) == 1 else None
-
-
-def code(text: str, name: str) -> str:
-    """Python source of a reply: the last fenced block that defines ``name``, else the last block, else the lines of the
-    text from the first to the last one of code.
-    """
-    fenced = blocks(text)
-    defining = [block for block in fenced if defines(block, name)]
-    return (defining or fenced or [_unfenced(text)])[-1]
-
-
-def is_name(text: str) -> bool:
-    """Whether ``text`` may be a function's name. Longer ones would make a pattern that takes long to compile."""
-    return len(text) <= 200 and text.isidentifier()
-
-
-def defines(source: str, name: str) -> bool:
-    """Whether ``source`` has a function, a class or a variable of that name."""
-    if not is_name(name):
-        return False
-    pattern = rf"^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)"
-    return re.search(pattern, source, re.MULTILINE) is not None
-
-
-def _unfenced(text: str) -> str:
-    """``text`` without the sentences around its code, if that leaves Python."""
-    source = text.strip("\r\n").rstrip()
-    if len(source) > LONGEST_PARSED or parses(source):
-        return source
-    lines = source.splitlines()
-    start = next((i for i, line in enumerate(lines) if _CODE.match(line)), 0)
-    end = next((i for i in range(start, len(lines)) if _SENTENCE.match(lines[i])), len(lines))
-    part = "\n".join(lines[start:end]).rstrip()
-    return part if part and parses(part) else source

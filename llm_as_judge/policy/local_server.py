@@ -63,7 +63,7 @@ class LocalServer:
         request = Request(
             prompt,
             int(body["max_tokens"]),
-            float(body["temperature"]),
+            float(body.get("temperature", 1.0)),
             float(body.get("top_p", 1.0)),
             body.get("seed"),
             self._timeout_s,

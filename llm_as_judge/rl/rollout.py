@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
-from llm_as_judge.errors import InfrastructureError
+from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.judge import JudgeLike
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FIRST_WAIT_S = 5.0
+#: Equal failures of an operator in a batch, below which they may be the fault of its arguments.
+_LEAST_CRASHES = 3
 
 #: ``(index of the problem, index in the group, ...)``
 OnCompletion = Callable[[int, int, Completion], None]
@@ -153,6 +155,7 @@ class Collector:
         """All started rollouts when they are done, in the order of problems and members.
 
         Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
+        Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
         parts = self._parts
         rollouts = await self._done()
@@ -173,6 +176,7 @@ class Collector:
             for key in unscored:
                 self._run(*key)
             rollouts = await self._done()
+        _refuse_broken_operators([rollout.execution for rollout in rollouts.values()])
         members: list[list[Rollout]] = [[] for _ in self._problems]
         for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
@@ -202,6 +206,21 @@ class Collector:
             rollout = await roll_out(problem, self._completions[place, member], self._parts, seed)
         self._on_rollout(place, member, rollout)
         return rollout
+
+
+def _refuse_broken_operators(executions: Sequence[Execution]) -> None:
+    """Raise ``ConfigError`` if one of the user's operators fails in the same way in more than half of its calls.
+
+    Those failures are scored as the workflow's: a bug in the operator would be trained as the policy's mistake.
+    """
+    calls = Counter(call.name for execution in executions for call in execution.calls)
+    crashes = [crash for execution in executions for crash in execution.crashes]
+    counts = Counter((crash.operator, crash.place) for crash in crashes)
+    for (name, place), count in counts.items():
+        if count >= _LEAST_CRASHES and 2 * count > calls[name]:
+            last = next(crash.traceback for crash in crashes if (crash.operator, crash.place) == (name, place))
+            cure = "mend it; to refuse arguments, raise ValueError"
+            raise ConfigError(f"operator {name} failed in {count} of {calls[name]} calls ({place}); {cure}\n{last}")
 
 
 def doubling_waits(patience_s: float) -> Iterator[float]:

@@ -92,19 +92,18 @@ class OperatorService:
             with clock.paused():
                 async with self._slots:
                     result = await self._call_operator(name, init, arguments)
-            reply: dict[str, Any] = {"call": number, "result": dict(result)}
         except BudgetExceeded as error:
             self._stop(child, str(error))
-            return
-        except WorkflowError as error:
-            reply = {"call": number, "error": str(error)}
-        except Exception as error:
-            if not isinstance(error, InfrastructureError):
-                log.exception("operator %s failed on the host", name)
+        except InfrastructureError as error:
             self.fault = self.fault or error
             child.kill("fault")
-            return
-        await child.send(reply)
+        except WorkflowError as error:
+            await child.send({"call": number, "error": str(error)})
+        except Exception as error:  # whatever its arguments and the replies to them cause is the workflow's
+            log.info("operator %s raised on the host", name, exc_info=True)
+            await child.send({"call": number, "error": f"{name}: {type(error).__name__}: {error}"})
+        else:
+            await child.send({"call": number, "result": dict(result)})
 
     def _stop(self, child: Child, error: str) -> None:
         self.over_budget = self.over_budget or error

@@ -10,6 +10,7 @@ import copy
 import inspect
 import math
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,23 +20,29 @@ from typing import Any
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
-from llm_as_judge.errors import ConfigError, PromptTooLong, SandboxFault, WorkflowError
+from llm_as_judge.errors import (
+    ConfigError,
+    InfrastructureError,
+    LLMAsJudgeError,
+    PromptRefused,
+    SandboxFault,
+    WorkflowError,
+)
 from llm_as_judge.files import cut
-from llm_as_judge.llm.client import ChatModel, derived_seed
+from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
+from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
-from llm_as_judge.sandbox.results import KEPT
-from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Question
+from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
+from llm_as_judge.types import Crash, Exchange, Execution, Finding, OperatorCall, Question
 from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4
 #: Texts whose findings are cached, because a trained policy writes the same ones again and again.
 _LINTED = 1024
-#: Upper bound on the tokens that a chat template adds to a prompt.
-_TEMPLATE_TOKENS = 64
 
 
 class WorkflowRunner:
@@ -114,7 +121,8 @@ class WorkflowRunner:
             config=self.config,
         )
         finished = tuple(record.finished() for record in calls.records)
-        return Execution(result.outcome, result.answer, finished, result.error, result.seconds, findings)
+        crashes = tuple(record.crash for record in calls.records if record.crash)
+        return Execution(result.outcome, result.answer, finished, result.error, result.seconds, findings, crashes)
 
 
 class _Calls:
@@ -129,9 +137,8 @@ class _Calls:
         self.budget = Budget(runner.config, runner.executor)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        """Called by the sandbox. Raises ``WorkflowError`` for the workflow's mistakes.
-
-        Other errors are ours, and end the run as ``fault`` (``sandbox.operator_calls``).
+        """Called by the sandbox. A failure of executor or sandbox, ``InfrastructureError``, ends the run as ``fault``;
+        any other error is the workflow's and is raised there (``sandbox.operator_calls``).
         """
         runner, name = self.runner, published.own_name(name)
         operator = runner.operators.get(name)
@@ -146,25 +153,30 @@ class _Calls:
         try:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
-                raise ConfigError(f"operator {name}: its result lacks {', '.join(missing)}, which its RESULT names")
+                raise ConfigError(f"its result lacks {', '.join(missing)}, which its RESULT names")
             last = record.exchanges[-1] if record.exchanges else None
             cut_off = {}
             if last and last.finish_reason == "length":
                 error = f"the model's reply was cut off after {last.completion_tokens} tokens"
                 cut_off = {"parse_ok": False, "error": error}
-            record.result = {**catalog.COMMON, **result, **cut_off}
+            whole = {**catalog.COMMON, **result, **cut_off}
+            frames.encode(whole)  # raises for what is no JSON data
+            record.result = whole
             record.error = str(record.result.get("error", ""))
         except Exception as error:  # recorded, then raised
             record.error = f"{type(error).__name__}: {error}"
-            if isinstance(error, ValueError):  # an operator refuses its arguments
-                raise WorkflowError(f"{name}: {error}") from error
-            raise
+            if isinstance(error, LLMAsJudgeError) and not isinstance(error, ConfigError):
+                raise
+            if name not in catalog.OPERATORS:
+                record.crash = _crash(name, operator, error)
+            raise WorkflowError(f"{name}: {error if type(error) is ValueError else record.error}") from error
         finally:
             record.seconds = time.monotonic() - record.started
         return record.result
 
     async def _run_code(self, source: str, **kwargs: Any) -> CodeResult:
-        result = await self.runner.sandbox.run_code(source, **kwargs)
+        with _ours("the sandbox"):
+            result = await self.runner.sandbox.run_code(source, **kwargs)
         if result.outcome == "fault":
             raise SandboxFault(result.error)
         return result
@@ -182,6 +194,7 @@ class _Call:
     seconds: float | None = None
     exchanges: list[Exchange] = field(default_factory=list)
     error: str = "the run ended before this call came back"
+    crash: Crash | None = None
 
     def finished(self) -> OperatorCall:
         seconds = time.monotonic() - self.started if self.seconds is None else self.seconds
@@ -199,11 +212,13 @@ class _Call:
             seed = None if run.seed is None else derived_seed(run.seed, prompt, run.sent[prompt])
             run.sent[prompt] += 1
             try:
-                reply = await runner.llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
-            except PromptTooLong as error:
-                size = len(prompt)
-                message = f"{self.name}: a prompt of {size} characters does not fit the executor's context"
-                raise WorkflowError(message) from error
+                with _ours("the client of the executor"):
+                    reply = await runner.llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
+            except PromptRefused as error:
+                why = (
+                    "does not fit the executor's context" if error.cause == "context" else "is refused by the executor"
+                )
+                raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
         return reply
@@ -243,7 +258,7 @@ class Budget:
         )
         # No tokenizer makes more tokens than there are bytes.
         size = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))  # the same, with no copy
-        prompt_tokens = size + _TEMPLATE_TOKENS
+        prompt_tokens = size + TEMPLATE_TOKENS
         most_tokens = math.inf if self.config.max_tokens is None else self.config.max_tokens
         most_cost = math.inf if self.config.max_cost is None else self.config.max_cost
         money = most_cost - self.cost - prompt_tokens * input_price
@@ -263,6 +278,27 @@ class Budget:
         finally:
             self.tokens += reservation.tokens - tokens
             self.cost += reservation.cost - cost
+
+
+@contextmanager
+def _ours(what: str) -> Iterator[None]:
+    """Raise any other error than the package's own as ``InfrastructureError``: it is a bug of ``what``."""
+    try:
+        yield
+    except LLMAsJudgeError:
+        raise
+    except Exception as error:
+        raise InfrastructureError(f"{what} failed: {type(error).__name__}: {error}") from error
+
+
+def _crash(name: str, operator: Any, error: Exception) -> Crash | None:
+    """A record of an operator's exception; None if its own ``raise`` of a ``ValueError`` refuses the arguments."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    own = last.filename == inspect.getfile(operator.__call__)
+    if isinstance(error, ValueError) and own and (last.line or "").startswith("raise "):
+        return None
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return Crash(name, f"{type(error).__name__}, {last.filename}, line {last.lineno}", cut(text, KEPT_OF_ERROR))
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:

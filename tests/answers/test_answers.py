@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.code import first_block, last_block
+from llm_as_judge.answers.code import defining_block, first_block, last_block
 from llm_as_judge.answers.equivalence import equivalent, matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed
 from llm_as_judge.answers.qa_metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
@@ -100,6 +100,35 @@ def test_code_comes_without_its_fence_which_only_a_reply_may_leave_open() -> Non
     assert last_block(cut) == "y = 2"
     assert first_block(cut) == "x = 1\n"
     assert first_block("```python\nnever closed") == "```python\nnever closed"
+
+
+F, USE = "def f(x):\n    return x * x", "print(f(2))"
+DRAFT, HELPER = "def f(x):\n    return 1", "def h(x):\n    return x"
+QUOTED = F.replace("\n", '\n    """As in\n    ```\n    f(1)\n    ```\n    """\n')
+
+
+def fenced(code: str, language: str = "python") -> str:
+    return f"```{language}\n{code}\n```"
+
+
+#: Replies with the function ``F``, and the code that is judged.
+REPLIES = (
+    (f"{fenced(F)}\nUsage:\n{fenced(USE)}", F), (f"{fenced(F)}\nOutput:\n{fenced('4', '')}", F),
+    (f"{fenced(DRAFT)}\nBetter:\n{fenced(F)}\nTry it:\n{fenced('assert f(1) == 1')}", F),
+    (f"{fenced(F)}\nIn a shell:\n{fenced('>>> def f(x): pass', 'pycon')}", F), (f"~~~py\n{F}\n~~~\n~~~\n4\n~~~", F),
+    ("1. So:\n\n   ```python\n   def f(x):\n       return x * x\n   ```\n", F),
+    (f"{fenced('import math')}\nNever used:\n{fenced('y = 1')}\n{fenced(F.replace('x * x', 'math.pi'))}",
+     "import math\n\n" + F.replace("x * x", "math.pi")),
+    (f"Calls h:\n{fenced(F.replace('x * x', 'h(x)'))}\nwith\n{fenced(HELPER)}",
+     HELPER + "\n\n" + F.replace("x * x", "h(x)")),
+    (fenced(QUOTED), QUOTED),
+    (f"Here it is:\n\n{F}\n\nI hope that it helps.", F), (fenced(USE), USE),
+)  # fmt: skip
+
+
+def test_the_block_that_defines_the_function_is_judged_with_what_it_uses() -> None:
+    wrong = [(reply, found) for reply, code in REPLIES if (found := defining_block(reply, "f")) != code]
+    assert not wrong
 
 
 def test_squad_metrics_are_the_official_ones() -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from helpers.cli import SINGLE_CALL, CommandLine
@@ -109,7 +111,19 @@ sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate p
 sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
 embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrained --config pipe
 """
+#: Further ones, with a part of the message.
+NAMED_COMMANDS = """
+serve --untrained --host a..b: cannot serve at a..b:8010: not the name of a host; choose another address with --host
+train --resume --fresh: --resume and --fresh exclude each other
+evaluate --untrained --samples 3 --set eval_temperature=0: --samples 3 with generation.eval_temperature=0
+evaluate --workflow w.py --samples 2 --set executor.temperature=0: --samples 2 with executor.temperature=0
+plan --config wide.yaml: byte 0 is not UTF-8; save the file as UTF-8 text
+plan --config accent.yaml: byte 8 is not UTF-8; save the file as UTF-8 text
+monitor --once words.txt: the file is not the log of a run
+evaluate --workflow w.py --set executor.provider=openai --set executor.base_url=http://h/v1?key=hidden: http://h/v1?***
+"""
 ESC = "\x1b]0;title"  # sets the title of a terminal
+TURNED = "\u202e\u2067\u200f"  # turn the direction of what follows
 
 
 @pytest.fixture(autouse=True)
@@ -153,8 +167,17 @@ def wrong_commands(cli: CommandLine, *commands: tuple[list[str], str]) -> list[o
 
 def test_wrong_commands_exit_2_with_one_line(cli: CommandLine) -> None:
     commands = [words.split() for line in WRONG_COMMANDS.strip().splitlines() for words in line.split(" | ")]
+    nested = '{"kind": "step", "gold": ' + "[" * 100_000 + "]" * 100_000 + "}\n"
+    Path("nested.jsonl").write_text(nested)
+    commands += [["analyze", "nested.jsonl"], ["judge", "calibrate", "nested.jsonl", "--mode", "rules"]]
+    commands += [["warmup", "--set", "own_workflows=nested.jsonl"]]
+    Path("wide.yaml").write_bytes("seed: 1".encode("utf-16"))
+    Path("accent.yaml").write_bytes("run_id: \xe9".encode("latin-1"))
     commands += [["train", "--set", f"model_name={LONG}"], ["train", "--set", f"{LONG}=1"], ["workflow", "lint", LONG]]
     assert not wrong_commands(cli, *((words, "") for words in [*commands, ["solve", " "]]))
+    named = [line.partition(": ") for line in NAMED_COMMANDS.strip().splitlines()]
+    assert not wrong_commands(cli, *((words.split(), part) for words, _, part in named))
+    assert "hidden" not in cli.err
     for words in ([], ["workflow"], ["sandbox"], ["judge"], ["embedded"], ["data"]):
         assert "Usage:" in cli(*words, status=2) + cli.err, words
 
@@ -163,6 +186,8 @@ def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: 
     for value, word in (("abc", "'abc'"), ("", "not a number"), ("2", "WORLD_SIZE=2 without MASTER_ADDR")):
         monkeypatch.setenv("WORLD_SIZE", value)
         assert word in cli.refused("train")
+    monkeypatch.setenv("LLM_AS_JUDGE_API_KEY", "")
+    assert "LLM_AS_JUDGE_API_KEY is empty" in cli.refused("serve", "--untrained")
     monkeypatch.chdir(here / "nul")
     assert ".env:1" in cli.refused("plan")
     gone = here / "gone"
@@ -176,11 +201,14 @@ def test_wrong_surroundings_exit_2_with_one_line(cli: CommandLine, monkeypatch: 
 def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cli: CommandLine
 ) -> None:
-    record = {"problem": f"{ESC}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
+    record = {"problem": f"{ESC}{TURNED}1?", "answer": "1", "type": "math", "dataset": f"{ESC}red[/b]"}
     Path("esc.jsonl").write_text(json.dumps(record) + "\n")
-    run = [{"kind": "run", "time": 1, "id": f"{ESC}[/b]", "config": "seed: 1"}, {"kind": "step", "time": 2, "step": 1}]
+    run = [
+        {"kind": "run", "time": 1, "id": f"{ESC}{TURNED}[/b]", "config": "seed: 1"},
+        {"kind": "step", "time": 2, "step": 1},
+    ]
     Path("run.jsonl").write_text("".join(json.dumps(event) + "\n" for event in run))
-    Path("esc.py").write_text(f"raise ValueError({ESC!r})")
+    Path("esc.py").write_text(f"raise ValueError({ESC + TURNED!r})")
     Path(f"{ESC}.py").write_text(f"print({ESC!r})")
     Path(f"{ESC}ok.py").write_text(SINGLE_CALL)
     for words in (
@@ -191,7 +219,7 @@ def test_no_control_character_reaches_the_terminal_and_brackets_are_no_markup(
         monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
         main(words.split())
         shown = "".join(capsys.readouterr())
-        assert ESC not in shown and "]0;title" in shown, (words, shown)
+        assert ESC not in shown and not set(TURNED) & set(shown) and "]0;title" in shown, (words, shown)
     assert "out[/b]" in cli("judge", "calibrate", "labelled.jsonl", "--mode=rules", "--set", "results_dir=out[/b]")
 
 
@@ -227,6 +255,31 @@ def test_an_endpoint_that_fails_is_reported_before_any_work(cli: CommandLine) ->
         ]  # fmt: skip
         assert not wrong_commands(cli, *commands)
     assert not list(Path("run").rglob("adapter_model.safetensors"))
+
+
+class Uncounted(Misbehaving):
+    """Counts no tokens."""
+
+    def send(self, status: int, reply: Any = "", **headers: str) -> None:
+        super().send(status, {"choices": reply["choices"]} if status == 200 else reply, **headers)
+
+
+def test_empty_replies_are_unscored_and_named_and_doctor_says_what_an_endpoint_lacks(cli: CommandLine) -> None:
+    once = ["executor.provider=openai", "executor.max_retries=0", "judge.mode=rules", "max_unscored=1"]
+    with serving(Misbehaving) as address:
+        endpoint = as_options([*once, f"executor.base_url={address}", "executor.model=late/true+reasoning_only"])
+        shown = cli("evaluate", "--workflow", "w.py", "--data", "good.jsonl", *endpoint, status=1)
+        assert re.search(r"unscored.*an empty reply \(finish_reason stop\)", " ".join(shown.split())), shown
+        assert "no problem could be scored" in cli.err
+    for server, behaviour, ok, said in (
+        (Misbehaving, "reasoning_only", False, "no text arrives: check the server's chat template"),
+        (Uncounted, "true", True, "answers; it reports no token counts (usage): they are estimated"),
+    ):
+        with serving(server) as address:
+            options = as_options([*once, f"executor.base_url={address}", f"executor.model=d/{behaviour}"])
+            found = cli.json("doctor", *options, status=0 if ok else 1)["checks"]
+        (executor,) = [check for check in found if check["name"] == "executor"]
+        assert executor["ok"] is ok and said in executor["detail"]
 
 
 def test_unusable_workflows_for_a_warm_up_are_refused(cli: CommandLine) -> None:

@@ -174,7 +174,7 @@ def test_known_errors_are_one_line_without_secrets_and_bugs_have_a_traceback(
         (SystemExit(0), r"error: .*: sys.exit\(0\); raise an error instead"),  # a user's code; no success
     ):
         trainer.error = error
-        assert re.match(line, cli.refused("train", "--set", "executor.api_key=sk-secret"))
+        assert re.match(line, cli.refused("train", "--set", "executor.api_key=sk-secret", "--set", "judge.api_key=e"))
     mismatch = failure(lambda: torch.empty(2) @ torch.empty(3))
     for bug in (mismatch, ZeroDivisionError("a bug"), FileNotFoundError(errno.ENOENT, "No such file", "x")):
         trainer.error = bug

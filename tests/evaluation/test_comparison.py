@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from llm_as_judge.evaluation.comparison import (
     SELF_CONSISTENCY,
     TRAINED,
     UNTRAINED,
+    front,
 )
 from llm_as_judge.files import json_text
 from llm_as_judge.types import Question
@@ -113,6 +115,16 @@ def test_every_row_is_the_method_of_its_name(compared: Compared) -> None:
     assert (fresh["value"], fresh["interval"]) == (0, [0, 0]), "a new adapter changes nothing"
     gain = differences["self-refine"]
     assert gain["value"] == pytest.approx(right[TRAINED] - right["self-refine"])
+
+
+def test_what_solves_nothing_is_not_on_the_pareto_front() -> None:
+    def compared(name: str, right: float, tokens: float) -> Any:
+        row = SimpleNamespace(name=name, overall=SimpleNamespace(n=9, value=right), tokens=tokens)
+        return SimpleNamespace(bound=False, row=row)
+
+    rows = [compared("no valid workflow", 0.0, 0), compared("cheap", 0.5, 10), compared("dear", 0.9, 20)]
+    assert [row.name for row in front(rows, "tokens")] == ["cheap", "dear"]
+    assert front(rows[:1], "tokens") == []
 
 
 def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: Compared) -> None:

@@ -97,7 +97,7 @@ def read_events(path: str | Path) -> Iterator[dict[str, Any]]:
         for line in file:
             try:
                 event = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 continue
             if isinstance(event, dict) and "kind" in event:
                 yield event

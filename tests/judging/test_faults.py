@@ -1,14 +1,16 @@
 """A misbehaving judge server over real HTTP: a verdict, or unscored with a clear reason; never a wrong answer."""
 
 import asyncio
+import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 from helpers.judging import HYBRID, asked
-from helpers.misbehaving import REQUESTS, Misbehaving
-from helpers.web import serving
+from helpers.misbehaving import REQUESTS, VERDICT, Misbehaving
+from helpers.web import Handler, serving
 
 from llm_as_judge.config.endpoints import EndpointConfig, JudgeConfig
 from llm_as_judge.judging.judge import Judge
@@ -45,7 +47,7 @@ PASSING = (
 LASTING = {
     "busy": "HTTP 429", "broken": "HTTP 500", "silent": "timeout_s", "drip": "timeout_s", "hang_up": "broke off",
     "truncated_body": "not JSON", "unauthorised": "check api_key", "empty_length": "cut off", "cut_verdict": "cut off",
-    "truncated_verdict": "no verdict", "reasoning_only": "no verdict", "wrong_word": "no verdict",
+    "truncated_verdict": "no verdict", "reasoning_only": "an empty reply", "wrong_word": "no verdict",
     "too_long": "context",
 }  # fmt: skip
 
@@ -64,6 +66,44 @@ async def test_a_lasting_fault_leaves_the_answer_unscored_with_its_reason(server
     reasons = {name: (v.correct, v.abstained, v.reason) for name, (v, _) in zip(LASTING, results, strict=True)}
     wrong = [name for name, found in reasons.items() if found[:2] != (None, True) or LASTING[name] not in found[2]]
     assert not wrong, reasons
+
+
+class _Short(Handler):
+    """A judge that reads 700 characters in all, and rambles on over more than 400 of the candidate's."""
+
+    def do_POST(self) -> None:
+        prompt = json.loads(self.raw())["messages"][-1]["content"]
+        candidate = prompt.partition("Candidate: ")[2].partition("\n")[0]
+        if "tabu" in candidate:
+            self.send(400, "this request was flagged")
+        elif len(prompt) > 700 or "everything" in prompt:
+            self.send(400, "the prompt is longer: this model reads at most 700 tokens")
+        else:
+            said, finish = (
+                (VERDICT.format(candidate.endswith("dozen")), "stop") if len(candidate) < 400 else ("...", "length")
+            )
+            message = {"role": "assistant", "content": said}
+            self.send(200, {"choices": [{"message": message, "finish_reason": finish}], "usage": {"prompt_tokens": 9}})
+
+    do_GET = Misbehaving.do_GET
+
+
+async def test_no_answer_makes_itself_unscored_by_its_length_or_its_words() -> None:
+    wrong = []
+    with serving(_Short) as address:
+        async with LLMClient(EndpointConfig(base_url=address, max_retries=0)) as llm:
+            judge = Judge(HYBRID, llm)
+            for answer, right in (
+                ("a dozen", True), ("a score", False), ("x " * 900 + "a dozen", True), ("x " * 900, False),
+                ("x " * 150 + "a dozen", True), ("x " * 230, False), ("a tabu dozen", False), ("x tabu " * 300, False),
+            ):  # fmt: skip
+                verdict = await judge.verdict(PROBLEM, answer)
+                if verdict.correct is not right:
+                    wrong.append((answer[-20:], verdict.correct, verdict.reason))
+            ours = replace(PROBLEM, question=replace(PROBLEM.question, text="everything " * 90))
+            verdict = await judge.verdict(ours, "a dozen")
+            assert verdict.correct is None and "700 tokens" in verdict.reason, "the question is too long"
+    assert not wrong
 
 
 async def test_a_server_without_schemas_is_asked_plainly_and_only_once_refuses(server: str) -> None:

@@ -1,6 +1,8 @@
 """The LLM client against a real HTTP server that misbehaves."""
 
 import asyncio
+import json
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,8 +12,9 @@ from aiohttp import web
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.errors import ConfigError, PromptRefused, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient, Usage
+from llm_as_judge.llm.places import Places
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
@@ -39,7 +42,7 @@ async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     host, port = runner.addresses[0][:2]
-    options = {"model": "nano", "api_key": "secret", "timeout_s": 5.0, "max_retries": 2, **settings}
+    options = {"model": "nano", "api_key": "thesecret", "timeout_s": 5.0, "max_retries": 2, **settings}
     try:
         async with LLMClient(EndpointConfig(base_url=f"http://{host}:{port}", **options)) as client:
             yield client
@@ -103,14 +106,122 @@ async def test_requests_replies_reasoning_and_usage() -> None:
     assert [m["role"] for m in sent["messages"]] == ["system", "user"]
     assert (sent["model"], sent["max_tokens"], sent["seed"], sent["temperature"]) == ("nano", 7, 3, 0.5)
     assert script.requests[1]["temperature"] == 0 and "seed" not in script.requests[1]
-    assert script.headers[0]["Authorization"] == "Bearer secret"
+    assert script.headers[0]["Authorization"] == "Bearer thesecret"
     thinking = completion(None, reasoning_content="hm")
     thinking["choices"][0]["finish_reason"] = "length"
     del thinking["usage"]
     async with serving(Script(thinking, completion("<think>hm</think>\n\n4"))) as client:
         cut, inline = await client.chat("q"), await client.chat("another")
-    assert (cut.reply, cut.finish_reason, cut.prompt_tokens) == ("", "length", 0)
+    assert (cut.reply, cut.finish_reason) == ("", "length")
     assert inline.reply == "4"
+
+
+def refusing(*rules: tuple[Callable[[dict[str, Any]], object], str]) -> Handler:
+    """An endpoint that answers, but not the requests that a rule holds for: HTTP 400 with its text."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body = await request.json() if request.can_read_body else {"messages": [{"content": ""}]}
+        answer.seen.append(body)  # type: ignore[attr-defined]
+        for holds, text in rules:
+            if holds(body):
+                return web.json_response({"error": {"message": text}}, status=400)
+        return web.json_response(completion())
+
+    answer.seen = []  # type: ignore[attr-defined]
+    return answer
+
+
+async def test_a_field_that_the_endpoint_refuses_is_renamed_or_left_out_once_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    newer = refusing(
+        (
+            lambda body: "max_tokens" in body,
+            "Unsupported: 'max_tokens'. Use 'max_completion_tokens'.",
+        ),
+        (lambda body: body.get("temperature", 1) != 1, "Unsupported value: 'temperature' supports only 1."),
+    )
+    either = refusing(
+        (lambda body: {"temperature", "top_p"} <= body.keys(), "`temperature` and `top_p` exclude each other")
+    )
+    strict = refusing((lambda body: "seed" in body, "body.seed: extra inputs are not permitted"))
+    for handler, settings, left, remarks in (
+        (newer, {"temperature": 0.5, "max_tokens": 9}, {"model", "messages", "max_completion_tokens", "seed"}, 2),
+        (either, {"temperature": 0.5, "top_p": 0.9}, {"model", "messages", "max_tokens", "temperature", "seed"}, 1),
+        (strict, {"temperature": 0.5}, {"model", "messages", "max_tokens", "temperature"}, 1),
+        (refusing(), {"temperature": 1, "top_p": 1}, {"model", "messages", "max_tokens", "seed"}, 0),
+        (refusing(), {"leave_out": ["temperature"]}, {"model", "messages", "max_tokens", "seed"}, 0),
+    ):  # fmt: skip
+        caplog.clear()
+        async with serving(handler, **settings) as client:
+            for question in ("q", "another"):
+                await client.chat(question, seed=7)
+        assert set(handler.seen[-1]) == left  # type: ignore[attr-defined]
+        assert len(handler.seen) == 2 + remarks, "found out by the first request"  # type: ignore[attr-defined]
+        assert len(client.remarks) == len(caplog.records) == remarks
+
+
+async def test_a_prompt_that_alone_is_refused_changes_nothing_and_is_told_from_a_refusing_endpoint() -> None:
+    about = refusing((lambda body: "bomb" in body["messages"][-1]["content"], "flagged: a bomb at high temperature"))
+    async with serving(about, temperature=0.5) as client:
+        with pytest.raises(PromptRefused, match="it answers other prompts"):
+            await client.chat("a bomb")
+        await client.chat("q")
+        assert "temperature" in about.seen[-1] and not client.remarks  # type: ignore[attr-defined]
+    async with serving(refusing((lambda body: True, "no"))) as client:
+        with pytest.raises(RequestRefused):
+            await client.chat("q")
+
+
+async def test_a_reply_without_text_or_withheld_is_no_reply_except_the_models_own_silence() -> None:
+    for content, finish, usage, message, cause in (
+        (None, "stop", None, {}, "empty"), ("", "stop", None, {"reasoning_content": "7"}, "empty"),
+        ("\n", "stop", None, {}, "empty"), (None, "tool_calls", None, {}, "empty"),
+        (None, "content_filter", None, {}, "filter"), ("<true_false>True", "content_filter", None, {}, "filter"),
+        (None, "stop", None, {"refusal": "I cannot help."}, "filter"),
+        ("", "stop", {"prompt_tokens": 5, "completion_tokens": 1}, {}, None), ("", "length", None, {}, None),
+    ):  # fmt: skip
+        reply = completion(content, usage, **message)
+        reply["choices"][0]["finish_reason"] = finish
+        script = Script(reply)
+        async with serving(script, max_retries=1) as client:
+            if cause is None:
+                assert (await client.chat("q")).reply == ""
+            else:
+                with pytest.raises(ProviderError) as caught:
+                    await client.chat("q")
+                assert (caught.value.cause, len(script.requests)) == (cause, 1 + (cause == "empty")), content
+            with pytest.raises(ProviderError):  # an endpoint that says nothing to any prompt
+                await client.check()
+
+
+async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
+    class Here:
+        root, places = "local", Places(1)
+
+        async def post(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
+            return parse(json.dumps(completion(None)))
+
+        async def aclose(self) -> None: ...
+
+    client = LLMClient(EndpointConfig())
+    client._servers, client._failed_at = [Here()], {"local": -math.inf}  # type: ignore[list-item]
+    with pytest.raises(ProviderError, match="local: an empty reply") as caught:
+        await client.chat("q")
+    assert caught.value.cause == "empty"
+
+
+async def test_tokens_that_are_not_counted_are_estimated_upwards_and_said() -> None:
+    for usage, text, prompt, completed in (
+        ({"input_tokens": 10, "output_tokens": 5}, "4", 10, 5), ({}, "4 \u00e9", 64 + 4, 64 + 4),
+        ("many", "4", 64 + 4, 64 + 1),
+        ({"prompt_tokens": 10}, "x" * 500, 10, 100), ({"prompt_tokens": 10, "completion_tokens": 0}, "4", 10, 64 + 1),
+    ):  # fmt: skip
+        reply = {**completion(text), "usage": usage}
+        async with serving(Script(reply), max_tokens=100) as client:
+            got = await client.chat("2+2?")
+            assert (got.prompt_tokens, got.completion_tokens) == (prompt, completed), usage
+            assert [*map(bool, client.remarks)] == [True] * (usage != {"input_tokens": 10, "output_tokens": 5})
 
 
 QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
@@ -122,11 +233,11 @@ async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help
     for status, text, cause, requests in [
         (401, "bad key", "key", 1), (403, "not yours", "key", 1), (402, "pay first", "quota", 1),
         (429, QUOTA, "quota", 1), (429, "slow down", "overload", 3), (404, "no such model", "model", 1),
-        (500, "oops", "server", 3), (400, "max_tokens must be positive", "request", 1), (200, "<html>", "reply", 3),
+        (500, "oops", "server", 3), (400, "max_tokens must be positive", "request", 2), (200, "<html>", "reply", 3),
     ]:  # fmt: skip
         script = Script(web.Response(status=status, text=text))
         error = await failure(script)
-        attempts = f"after {requests} attempts" if requests > 1 else ";"
+        attempts = f"after {requests} attempts" if requests == 3 else ";"
         if (error.cause, len(script.requests)) != (cause, requests) or text not in str(error):
             wrong.append((status, text, error.cause, len(script.requests), str(error)))
         elif attempts not in str(error) or "127.0.0.1" not in str(error) or "nano" not in str(error):
@@ -248,10 +359,10 @@ async def test_redirects_are_not_followed_and_waits_are_the_servers(monkeypatch:
 
     monkeypatch.setattr("llm_as_judge.llm.transport.asyncio.sleep", noted)
     asked = ("7", "9999", "Mon, 01 Jan 2001 00:00:00 GMT", "Mon, 01 Jan 99999999999999999999 00:00:00 GMT", "soon")
-    for retry_after, least, most in zip(asked, (7, 60, 0, 0, 0), (14, 120, 0.01, 0.01, 0.01), strict=True):
+    for retry_after, least, most in zip(asked, (7, 60, 0, 0, 0), (14, 100, 0.01, 0.01, 0.01), strict=True):
         waits.clear()
         script = Script(web.Response(status=429, headers={"Retry-After": retry_after}), completion())
-        async with serving(script) as client:
+        async with serving(script, timeout_s=100.0) as client:
             assert (await client.chat("q")).reply == "4"
         assert len(waits) == 1 and least <= waits[0] <= most, retry_after
 
@@ -334,7 +445,7 @@ async def test_too_long_a_prompt_is_no_refusal_and_a_quoted_key_is_in_no_message
     assert isinstance(refused, RequestRefused)
     caplog.set_level("DEBUG")
     for text in (
-        "Incorrect API key provided: secret.", "key sk-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x",
+        "Incorrect API key provided: thesecret.", "key sk-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x",
     ):  # fmt: skip
         error = await failure(Script(web.Response(status=500, text=text), web.Response(status=401, text=text)))
         said = f"{error} {caplog.text}"

@@ -6,12 +6,13 @@ from dataclasses import astuple, fields
 import pytest
 from scripted import ARGUMENTS, CODE, Chat, Runner, build
 
+from llm_as_judge.answers.code import defining_block
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.operators.prompts import FULL, SHORT, Prompts, prompts_of
-from llm_as_judge.operators.reading import chosen_letter, code, field, truth
+from llm_as_judge.operators.reading import chosen_letter, field, truth
 
 #: AFlow's call and keys of each operator.
 CONTRACT = {
@@ -122,9 +123,9 @@ def test_answers_verdicts_letters_and_code_are_read() -> None:
         f"Here is the function:\n{SOURCE}\n\nThis function squares a number.",
         f"{SOURCE}\n\n- It uses one multiplication",
     )  # fmt: skip
-    assert [text for text in texts if code(text, "f") != SOURCE] == []
+    assert [text for text in texts if defining_block(text, "f") != SOURCE] == []
     for text in ("I cannot do that.", "def f(:\n    pass\nThis is it"):
-        assert code(text, "f") == text, "what is not code is left as it is"
+        assert defining_block(text, "f") == text, "what is not code is left as it is"
 
 
 SOURCE = "import math\n\n\ndef f(x):\n    # The square\n    return x * x"

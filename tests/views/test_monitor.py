@@ -86,7 +86,7 @@ def test_without_a_terminal_it_shows_the_newest_run_once(here: Path, cli: Comman
     printed = cli("monitor")
     assert "─ new ─" in printed and "step 4/20" in printed
     Path("notes.txt").write_text("some\nnotes\n")
-    assert "run 'notes.txt': no such log" in cli.refused("monitor", "notes.txt")
+    assert "run 'notes.txt': the file is not the log of a run" in cli.refused("monitor", "notes.txt")
 
 
 def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_run_is_found_by_name_or_file(logs: Path, cli: CommandLine) -> None:
     os.truncate(logs / "qwen/other.jsonl", 0)
     for word, reason in (
         ("other", "several models"), ("none", "nano/grpo_mixed"), ("../secret", "no such log and no such run"),
-        ("results.json", "no such log"), ("qwen/other", "no rollouts yet"),
+        ("results.json", "the file is not the log of a run"), ("qwen/other", "no rollouts yet"),
     ):  # fmt: skip
         assert reason in cli.refused("analyze", word)
 

@@ -99,8 +99,8 @@ def test_it_runs_with_its_own_arguments_and_a_failure_is_its_own_or_the_workflow
     source = WORKFLOW.replace("Translate(", "Forgetful(").replace("problem, ['French'], tone='warm'", "problem")
     source = source.replace("['translation']", ".get('translation')")
     execution = run(source, QUESTION, operators=("ops.py:Forgetful",))
-    assert execution.outcome == "fault"
-    assert "operator Forgetful: its result lacks translation, which its RESULT names" in execution.error
+    assert execution.outcome == "raised"
+    assert "Forgetful: ConfigError: its result lacks translation, which its RESULT names" in execution.error
 
 
 def test_layer_one_documents_it_and_lint_knows_its_signature() -> None:
