@@ -13,7 +13,7 @@ from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.restating import doubtful, restates
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import split_unit, unit_named
-from llm_as_judge.answers.values import quantity, read
+from llm_as_judge.answers.values import labelled, quantity, read
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
@@ -258,6 +258,8 @@ def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | Non
         return (said, start) if found and (found[1] or supports(before, question, said)) else None
     if (amount := amount_within(sentence, question)) is not None:
         return amount, start
+    if labelled(clean(sentence)):  # several answers
+        return None
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
     left, equals, right = said.rpartition("=")

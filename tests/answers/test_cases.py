@@ -202,7 +202,7 @@ RIGHT_WITH_QUESTION = [
     ("What is f(4)?", "The value of f(4) is 21.", "21"), ("Compute it.", r"\frac{10!}{3!7!} = 120", "120"),
     ("Factor 2x^3 - 18x.", "2x(x^2-9) = 2x(x-3)(x+3)", "2x(x-3)(x+3)"),
     (FRACTION, "1/2", r"\frac{1}{2}"), (FRACTION, r"\boxed{1/2}", r"\frac{1}{2}"), (FRACTION, "½", r"\frac{1}{2}"),
-    (FRACTION, r"\frac{1}{2}", "0.5"), (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
+    (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
     (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"),
     (LEGS, "8 - 2 = 6 legs\n\n\\boxed{6}", "6"), (LEGS, "We subtract.\n8 - 2 = 6 legs", "6"),
     (SHEEP, "Together, Ann, Bob, and Cid have **80 sheep**.", "80"), (AGES, "Mel will be 21 years old.", "21"),
