@@ -49,6 +49,10 @@ _CONCLUDING = re.compile(
     r"|\d.*[,;] (?=[-\u2212+*/^\d\s().,$×÷\\]*=)",
     re.IGNORECASE,
 )
+#: As 15 + 4 = 19.
+_CALCULATION = re.compile(
+    r"(?<!\S)\$?\d[\d\s.,$+*/×÷()=\u2212-]{0,120}=\s*\$?\d[\d.,]*(?<=\d)(?![\d/*+×÷^-])(?!\s*[*/+×÷^=-])"
+)
 #: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
 _APART = re.compile(r"\\[A-Za-z]|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z")
 _QA_LEAD = re.compile(
@@ -274,7 +278,8 @@ def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | Non
 
 def amount_within(sentence: str, question: str) -> str | None:
     """``150`` of "Ben has 150 pages left to read."."""
-    words = sentence.replace("**", "").split()[:_LONGEST_RESTATED] if question and "=" not in sentence else []
+    said = _CALCULATION.sub(_result, sentence.replace("**", "")) if question else "="
+    words = [] if "=" in said else said.split()[:_LONGEST_RESTATED]
     for start in (i for i, word in enumerate(words) if re.search(r"\d", word)):
         for end in range(min(start + 4, len(words)), start, -1):
             value = " ".join(words[start:end]).strip("*,;")
@@ -285,6 +290,12 @@ def amount_within(sentence: str, question: str) -> str | None:
                     return value
                 break
     return None
+
+
+def _result(calculation: re.Match[str]) -> str:
+    """The last side of a calculation whose sides are equal; any other as it is."""
+    right = read(calculation.group()).number is not None
+    return calculation.group().rpartition("=")[2].strip() if right else calculation.group()
 
 
 def letter(reference: str) -> str:

@@ -41,6 +41,7 @@ _RULES = tuple(
         (r"(?<=\d) ?[xX×] ?(?=10\^)", r"\\times "),
     )
 )
+_CLOCK = re.compile(r"(?:(?<=:\d\d) ?([ap])\.? ?m|(?<=\d) ?([ap])\. ?m)(?![A-Za-z])\.?", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]+\"|'[^']+'|\u201c[^\u201d]+\u201d|\u2018[^\u2019]+\u2019")
 _MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\frac\{\d+\}\{\d+\})\$(?![\w$])")
 
@@ -52,6 +53,7 @@ def clean(text: str) -> str:
     text = unwrap(text)
     for pattern, new in _RULES:
         text = pattern.sub(new, text)
+    text = _CLOCK.sub(lambda found: f" {found[1] or found[2]}m".upper(), text)
     text = _MATH_NUMBER.sub(r"\1", unwrap(" ".join(text.split())))
     text = " ".join(text.split()).removeprefix("=").lstrip()
     if _QUOTED.fullmatch(text):
@@ -134,6 +136,8 @@ def number(text: str) -> Fraction | None:
         above, below = (Fraction(part.replace(",", "")) for part in parts if part is not None)
         return _signed(sign, above / below) if below else None
     words = text.lower().replace("-", " ")
+    if words.startswith("negative ") and (value := number(words.removeprefix("negative "))) is not None:
+        return -value
     amount, _, scale = words.rpartition(" ")
     if scale in _SCALES and (value := number(amount)) is not None:
         return value * _SCALES[scale]
