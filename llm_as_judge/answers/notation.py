@@ -109,7 +109,7 @@ _WORDS |= {
     for i, ten in enumerate(_TENS, 2)
     for j, one in enumerate(_SMALL[:10])
 }
-_SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
+SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _ORDINALS += [f"{word}th" for word in _SMALL[13:]] + ["twentieth"]
 #: "3rd" for "third".
@@ -139,8 +139,8 @@ def number(text: str) -> Fraction | None:
     if words.startswith("negative ") and (value := number(words.removeprefix("negative "))) is not None:
         return -value
     amount, _, scale = words.rpartition(" ")
-    if scale in _SCALES and (value := number(amount)) is not None:
-        return value * _SCALES[scale]
+    if scale in SCALES and (value := number(amount)) is not None:
+        return value * SCALES[scale]
     return Fraction(_WORDS[words]) if words in _WORDS else None
 
 
