@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ProviderError
 from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
@@ -65,3 +66,8 @@ def calibrate(
         cli.print_json(result)
     else:
         cli.echo(counts[0].line())
+    if abstained := counts[0].abstained:
+        why = f"the judge abstained on {abstained} of {counts[0].pairs} pairs; the first: {counts[0].reason}"
+        if not counts[0].decided:
+            raise ProviderError(f"{why}; try --set judge.structured=false or another judge.model", "reply")
+        cli.show(console, why)

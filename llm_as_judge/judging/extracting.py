@@ -28,8 +28,8 @@ def build(question: str, reply: str, attempt: int) -> str:
 def read_copy(said: str) -> str:
     """The copy that a model's reply is; empty for none."""
     line = said.rpartition("</think>")[2].strip().partition("\n")[0]
-    copy = _LABEL.sub("", line).strip().strip("\"'`*\u201c\u201d ")
-    return "" if re.match(r"\W*NONE\b", copy) else copy.removesuffix(".")
+    copy = _LABEL.sub("", line).strip("\"'`*\u201c\u201d ").rstrip("\"'`*\u201c\u201d .")
+    return "" if re.match(r"NONE\b", copy) else copy
 
 
 def is_part(copy: str, reply: str) -> bool:
