@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ProviderError
 from llm_as_judge.files import write_json
 
 if TYPE_CHECKING:
@@ -69,5 +68,6 @@ def calibrate(
     if abstained := counts[0].abstained:
         why = f"the judge abstained on {abstained} of {counts[0].pairs} pairs; the first: {counts[0].reason}"
         if not counts[0].decided:
-            raise ProviderError(f"{why}; try --set judge.structured=false or another judge.model", "reply")
+            typer.echo(f"error: {why}; try --set judge.structured=false or another judge.model", err=True)
+            raise typer.Exit(1)
         cli.show(console, why)

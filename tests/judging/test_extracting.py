@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from helpers.judging import FALSE, TRUE, ScriptedModel, asked, problem
+from hypothesis import given
+from hypothesis import strategies as st
 
-from llm_as_judge.answers.typed import compare_numbers, is_copied
+from llm_as_judge.answers.typed import compare_numbers, compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.judging.extracting import is_part, read_copy
 from llm_as_judge.judging.judge import Judge
@@ -147,6 +149,14 @@ def test_a_copy_is_whole_words_or_numbers_of_the_reply() -> None:
         "": "",
     }
     assert {text: read_copy(text) for text in said} == said
+
+
+@given(st.text(), st.text(), st.text(alphabet="0123456789.,/^-+*()[]{}\\\\ =%$ab", max_size=60))
+def test_any_text_is_compared_without_an_error(copy: str, question: str, formula: str) -> None:
+    for said in (copy, formula):
+        assert compare_typed(said, (formula, "42")) in (True, False, None)
+        assert is_copied(said, question, (formula,)) in (True, False)
+        assert is_part(read_copy(said), question + formula) in (True, False)
 
 
 def test_typed_values_differ_only_if_both_are_numbers() -> None:
