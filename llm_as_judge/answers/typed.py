@@ -53,7 +53,7 @@ def numbers_in(text: str) -> set[Fraction]:
     for start in range(len(words)):
         for end in range(start + 1, min(start + _WORDS_OF_A_NUMBER, len(words)) + 1):
             written = " ".join(words[start:end])
-            value = number(written.removesuffix("%"))
+            value: Fraction | int | None = number(written.removesuffix("%"))
             value = SCALES.get(written.lower()) if value is None else value
             if value is not None:
                 found |= {Fraction(value), Fraction(value) / (100 if written.endswith("%") else 1)}

@@ -45,8 +45,8 @@ EXTRACT_PROMPT = (
     "answer to the question, write NONE. Write the copy only."
 )
 EXTRACT_RETRY_LINE = "\nThe copy must be words of the reply, unchanged, and at most {words} of them."
-#: A judge that cannot copy 12 out of this reply cannot be asked to extract.
-PROBE = ("How many eggs are in a dozen?", "There are as many as there are months, so the answer is **12**.", "12")
+#: A judge that cannot copy the answer out of this reply cannot be asked to extract.
+PROBE = ("How old is Mr. Dastin?", "He was born before the war, so he must be **87** by now.", "87")
 #: A reference that no answer is the same as; what is called the same as this one is a statement about references.
 DECOY = "Velmora Dastin"
 

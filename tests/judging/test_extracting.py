@@ -26,7 +26,7 @@ class Gullible:
     def __init__(
         self, copies: dict[str, str] | None = None, believes: tuple[str, ...] = ("reference", "referenz")
     ) -> None:
-        self.copies = {"There are as many": "12", **(copies or {})}
+        self.copies = {"He was born before": "87", **(copies or {})}
         self.believes = believes
         self.prompts: list[str] = []
 
@@ -89,11 +89,11 @@ async def test_numbers_are_compared_by_the_host(candidate: str, copy: str, corre
 async def test_a_copy_that_is_not_in_the_reply_is_asked_for_again_and_then_refused() -> None:
     said = "Surely it is the bird of Athena, an owl"
     for copies, correct in ((["a swan", "owl"], True), (["a swan", "a goose"], False), (["", ""], None)):
-        model = ScriptedModel(["12", *copies, TRUE, FALSE])
+        model = ScriptedModel(["87", *copies, TRUE, FALSE])
         decision = await decide(model, said, "owl")
         assert decision.correct is correct, copies
         assert correct is not True or model.asked[2]["prompt"] != model.asked[1]["prompt"]
-    cut = ScriptedModel(["12", ("ow", "length"), ("ow", "length")])
+    cut = ScriptedModel(["87", ("ow", "length"), ("ow", "length")])
     assert (await decide(cut, said, "owl")).correct is None
 
 
@@ -107,7 +107,7 @@ async def test_a_judge_that_cannot_copy_is_asked_about_the_whole_reply() -> None
 
 
 async def test_short_answers_and_no_answer_need_no_extraction() -> None:
-    model = ScriptedModel(["12", TRUE, FALSE, TRUE, FALSE])
+    model = ScriptedModel(["87", TRUE, FALSE, TRUE, FALSE])
     judge = LLMJudge(EXTRACTING, model)
     assert (await judge.decide(OWL, ("owl",), "an owl")).correct is True
     assert (await judge.decide(OWL, ("unanswerable",), "The text does not say which one it is")).correct is True
