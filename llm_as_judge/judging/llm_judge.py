@@ -115,11 +115,12 @@ class LLMJudge:
             candidate = fence(candidate) + prompts.CUT_OFF
         case = _Case(self._llm, question, tuple(references), candidate, dataset, [])
         try:
-            decision = await self._host(case, cut_off)
+            known = await self._host(case, cut_off)
         except ProviderError as error:
-            return Decision(None, f"judge unreachable: {error}", tuple(case.heard))
-        if isinstance(decision, _Case):
-            decision = await self._compared(case := decision)
+            known = Decision(None, f"judge unreachable: {error}")
+        if isinstance(known, Decision):
+            return replace(known, exchanges=tuple(case.heard))
+        decision = await self._compared(case := known)
         if self._second is not None and decision.correct is True:
             again = await self._decide(replace(case, llm=self._second))
             if again.correct is not True:

@@ -106,6 +106,11 @@ async def test_a_judge_that_cannot_copy_is_asked_about_the_whole_reply() -> None
     assert not model.replies
 
 
+async def test_a_number_that_the_host_compared_needs_no_second_judge() -> None:
+    judge = LLMJudge(EXTRACTING, ScriptedModel(["87", "37"]), ScriptedModel([]))
+    assert (await judge.decide(SEEDS, ("37",), "She ends up with 37 of them")).correct is True
+
+
 async def test_short_answers_and_no_answer_need_no_extraction() -> None:
     model = ScriptedModel(["87", TRUE, FALSE, TRUE, FALSE])
     judge = LLMJudge(EXTRACTING, model)
