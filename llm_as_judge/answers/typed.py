@@ -8,48 +8,48 @@ import re
 from fractions import Fraction
 
 from llm_as_judge.answers import algebra
+from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.nonanswers import EDGES
 from llm_as_judge.answers.notation import SCALES, clean, number
-from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.values import as_fraction, read
 
 _LONGEST = 200  # words in which numbers are looked for
+_LONGEST_TEXT = 2000
 _WORDS_OF_A_NUMBER = 4
+#: A number that ends where its digits end: 858 of "858颗", none of 3/4, -5 or x2.
+_DIGITS = re.compile(r"(?<![\w.,/^-])\d{1,30}(?:,\d{3})*(?:\.\d{1,30})?(?![\d/^%]|[.,]\d|-\d)")
 _COPIED = 3  # so many words, or fewer, may be the answer to a question that has them
 
 
-def compare_numbers(said: str, reference: str) -> bool | None:
-    """Whether ``said`` has the reference's number; None if the reference is no number, or the rest of ``said`` decides.
+def compare_typed(said: str, references: tuple[str, ...], question: str = "") -> bool | None:
+    """True if the rules accept ``said``, False if it has the number of no reference; None if that does not decide."""
+    if not said or all(_other_number(said, reference) is None for reference in references):
+        return None
+    if matches(said, references, "math", question) and matches(said, references, "qa", question):  # 3.1 and 3.10
+        return True
+    return False if all(_other_number(said, reference) for reference in references) else None
 
-    True only if ``said`` is the number alone, in the reference's unit or without one.
-    """
-    gold = read(reference)
+
+def _other_number(said: str, reference: str) -> bool | None:
+    """Whether ``said`` has not the number that the reference is, or has only more of them; None if it is no number."""
+    try:
+        gold, value = read(reference), read(said)
+    except (RecursionError, MemoryError):
+        return None
     wanted = [tree for tree in (gold.tree, gold.bare) if tree is not None]
     if not wanted or any(as_fraction(tree) is None for tree in wanted):
         return None
-    value = read(said)
     if value.tree is not None and value.bare is not None and as_fraction(value.tree) is not None:
-        alike = any(algebra.equal(tree, other) for tree in (value.tree, value.bare) for other in wanted)
-        return (True if same(value, gold) else None) if alike else False
-    found = numbers_in(said)
-    if found.isdisjoint(as_fraction(tree) for tree in wanted):
-        return None if "\\" in said else False  # a formula that is not read
-    return None if re.search(r"[^\W\d_]", said) else False  # a list of numbers
-
-
-def compare_typed(said: str, references: tuple[str, ...]) -> bool | None:
-    """``compare_numbers`` with several references: True for one of them, False if it is none."""
-    try:
-        verdicts = [compare_numbers(said, reference) for reference in references]
-    except (RecursionError, MemoryError):
-        return None
-    return True if True in verdicts else None if None in verdicts else False
+        return not any(algebra.equal(tree, other) for tree in (value.tree, value.bare) for other in wanted)
+    if numbers_in(said).isdisjoint(as_fraction(tree) for tree in wanted):
+        return "\\" not in said  # a formula that is not read
+    return re.search(r"[^\W\d_]", said) is None  # a list of numbers
 
 
 def numbers_in(text: str) -> set[Fraction]:
     """The numbers in a text, in digits or words; of ``25%`` both 25 and 1/4."""
     words = [word.strip(EDGES + "$€£¥") for word in re.split(r"[\s=]+", clean(text))][-_LONGEST:]
-    found = set()
+    found = {Fraction(digits.replace(",", "")) for digits in _DIGITS.findall(clean(text)[-_LONGEST_TEXT:])}
     for start in range(len(words)):
         for end in range(start + 1, min(start + _WORDS_OF_A_NUMBER, len(words)) + 1):
             written = " ".join(words[start:end])

@@ -136,7 +136,7 @@ class LLMJudge:
             return Decision(False, "no answer but the question's own words")
         if self._embedded:  # trained on one prompt; its True is believed, another number is not shown to it
             said = extract_answer(case.candidate, "math")
-            known = await asyncio.to_thread(compare_typed, said, case.references)
+            known = await asyncio.to_thread(compare_typed, said, case.references, case.question)
             return Decision(False, f"{said[:100]!r} is another number") if known is False and not cut_off else case
         if not self._config.extract or not await self._can_extract():
             return case
@@ -151,7 +151,7 @@ class LLMJudge:
             return Decision(False, f"no answer but {copy[:100]!r}")
         if cut_off:
             return replace(case, candidate=copy.removesuffix(prompts.CUT_OFF) + prompts.CUT_OFF)
-        known = await asyncio.to_thread(compare_typed, copy, case.references)
+        known = await asyncio.to_thread(compare_typed, copy, case.references, case.question)
         return replace(case, candidate=copy) if known is None else Decision(known, f"the number in {copy[:100]!r}")
 
     async def _can_extract(self) -> bool:

@@ -7,7 +7,7 @@ from helpers.judging import FALSE, TRUE, ScriptedModel, asked, problem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llm_as_judge.answers.typed import compare_numbers, compare_typed, is_copied
+from llm_as_judge.answers.typed import compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.judging.extracting import is_part, read_copy
 from llm_as_judge.judging.judge import Judge
@@ -164,14 +164,23 @@ def test_any_text_is_compared_without_an_error(copy: str, question: str, formula
         assert is_part(read_copy(said), question + formula) in (True, False)
 
 
-def test_typed_values_differ_only_if_both_are_numbers() -> None:
+def test_numbers_are_the_references_another_or_left_open() -> None:
     table = {
         ("42", "42"): True, ("43", "42"): False, ("43 apples", "42"): False, ("42 apples", "42"): None,
         ("500 cents", "5"): None, ("120 minutes", "2 hours"): True, ("Paris", "42"): False, ("Paris", "London"): None,
         (r"\frac{1}{2}", "0.5"): True, ("three hundred", "300"): True, ("25%", "0.25"): True, ("10-15", "10"): False,
-        ("42", "10-15"): None, ("0", "0"): True, ("zero of them", "0"): None,
+        ("42", "10-15"): None, ("0", "0"): True, ("zero of them", "0"): None, ("", "5"): None,
+        ("858颗糖果", "858"): None, ("3.1", "3.10"): None,
     }  # fmt: skip
-    assert {pair: compare_numbers(*pair) for pair in table} == table
+    assert {(said, gold): compare_typed(said, (gold,)) for said, gold in table} == table
+    assert compare_typed("43", ("42", "43")) is True and compare_typed("44", ("42", "forty-three")) is False
+    for said, gold, question in (
+        ("20 m/s", "20", "How fast is it in km/h?"),
+        ("0.75", "3/4", "On which day?"),
+        ("y = 4", "4", "What is y + z?"),
+        ("40000", r"4 \times 10^4", "Write it with a power of ten."),
+    ):
+        assert compare_typed(said, (gold,), question) is None, "the rules leave the same number open"
 
 
 def test_the_questions_own_words_are_no_answer_unless_it_names_the_answer() -> None:
