@@ -26,11 +26,11 @@ from llm_as_judge.answers.extraction import (
     supports,
     visible,
 )
-from llm_as_judge.answers.formulas import arranged, nodes, parse, symbols
+from llm_as_judge.answers.formulas import exact, num, parse, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.restating import restates
-from llm_as_judge.answers.sameness import same
+from llm_as_judge.answers.sameness import form_of, other_form, same
 from llm_as_judge.answers.units import UNITS, split_unit
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Domain
@@ -40,22 +40,12 @@ Comparison = Literal["same", "undecided", "unproved"]
 
 _LONGEST_FORMULA = 600
 _LONGEST_FACT = 25  # words
-_FORM_ASKED = re.compile(
-    r"\b(?:factor(?!ial)|expand|simpl[ei]|rationali[sz]|partial fraction|complet\w* the square|form\b|power of)",
-    re.IGNORECASE,
-)
 #: Asked back, a factorial or inches.
 _SIGNED = re.compile(r".*(?:\?|\d!)\W*|[^\"'\u2018-\u201d]*\d\s?[\"'\u2019\u201d\u2032\u2033]+\W*", re.DOTALL)
 _SET_ASKED = re.compile(r"\b(?:all|every|separated by (?:a )?commas?|roots|solutions|zeros|integers)\b", re.IGNORECASE)
 _ORDER_ASKED = re.compile(r"\b(?:order|ordered|respectively|first|sequence|terms?)\b", re.IGNORECASE)
 _TWO_ASKED = re.compile(r"[^\d\s] and (?!\d)")
-_NUMBER_FORM_ASKED = re.compile(
-    r"\b(?:lowest terms|reduced (?:form|fraction)|simpl"
-    r"|as an? (?:[a-z]+ )*(?:fraction|decimal|number|integer|percent(?:age)?))",
-    re.IGNORECASE,
-)
 _AMOUNT_ASKED = re.compile(r"\bhow (?:many|much)|\bpercent", re.IGNORECASE)
-_SCIENTIFIC = re.compile(r"-?[1-9](?:\.\d+)?(?:e-?\d+|(?:\\times|\\cdot|[*×·]) ?10\^(?:-?\d|\{-?\d+\}))", re.IGNORECASE)
 _MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
@@ -91,7 +81,7 @@ def _qa_form(text: str) -> str:
     if date := _DATE.fullmatch(text.strip(EDGES + " ")):
         day, month, other_month, other_day, year = date.groups()
         return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
-    words = text.replace("\u2019", "'").split()
+    words = re.sub(r"(?<=\d) ?\u2013 ?(?=\d)", "-", text.replace("\u2019", "'")).split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
         words = words[1:]
     words = [word.strip(EDGES).casefold() for word in words]
@@ -187,6 +177,8 @@ def _same_qa(text: str, reference: str, question: str) -> bool:
     if "how many" in question.casefold():
         text, reference = ("0" if said.strip(EDGES).casefold() == "none" else said for said in (text, reference))
     said, gold = quantity(text), quantity(reference)
+    if said and gold and question and not _AMOUNT_ASKED.search(question) and other_form(said, gold):
+        return False  # five, if asked to write 5 in words
     same_text = _same_text(text, reference) and not _other_unit(said, gold, question)
     return same_text or _same_in_unit(said, gold, question)
 
@@ -233,9 +225,11 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
         exchanged = ordered and not any(v.name for v in said.items) and not all(map(same, said.items, wanted.items))
         if exchanged or (re.search(r"\bor\b", plain) and re.search(r"\band\b", clean(gold))):
             return False
-        if not same(said, wanted) and not _same_in_unit(said, wanted, question):
+        if not same(said, wanted, bool(question)) and not _same_in_unit(said, wanted, question):
             return False
-    return not question or not _not_done(plain, gold, question)
+        if question and "=" in gold and "=" not in plain and wanted.tree and symbols(wanted.tree):
+            return False  # an equation
+    return not question or not _copied(plain, gold, question)
 
 
 def _without_asked_name(plain: str, gold: str, question: str) -> str:
@@ -254,10 +248,14 @@ def _without_asked_name(plain: str, gold: str, question: str) -> str:
 def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
     """``said`` without the unit that the question asks for; None if its name or unit is not the one asked for."""
     if not question:
-        return said
+        if said.text.endswith("°") and gold.unit is None:
+            return None
+        worked_out = said.tree is not None and said.tree[0] == "as" and form_of(gold.text)[0] == "plain"
+        value = exact(said.tree[1]) if worked_out and said.tree else None
+        return said if value is None else replace(said, tree=num(value))
     names = [value.name for value in (said, *said.items) if value.name]
     usual = "interval" not in question and names == [*"xyz"[: len(gold.items)]]
-    usual |= bool(gold.items) and set(names) == unknowns(question)
+    usual |= bool(gold.items) and set(names) in (unknowns(question), {item.name for item in gold.items})
     if names == [said.name] and said.brackets in (*INTERVALS, "∪") and "range" in asked(question):
         return said if f"{said.name}=" in tight(clean(asked(question))) else None
     if not gold.name and not usual and not all(is_asked(name, question) for name in names):
@@ -275,47 +273,16 @@ def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool
     unit = said.unit or gold.unit
     asked_for = {unit} == {*units(asked(question), wanted=True)}
     asked_for |= not question and gold.unit == UNITS["%"] and (said.number or 0) > 1
-    return asked_for and said.bare is not None and gold.bare is not None and algebra.equal(said.bare, gold.bare)
+    same_form = not question or form_of(said.text)[0] == form_of(gold.text)[0]
+    bare = said.bare is not None and gold.bare is not None and algebra.equal(said.bare, gold.bare)
+    return asked_for and same_form and bare
 
 
-def _not_done(answer: str, reference: str, question: str) -> bool:
-    """Equal in value, but not the work that is asked for: copied from the question, arithmetic, or in another form."""
-    gold = clean(reference)
-    shown = answer if "=" in gold else answer.rpartition("=")[2].strip()
-    if tight(shown) == tight(gold) and ("=" in gold) == ("=" in answer):
-        return False
-    if "=" in gold and "=" not in answer and re.search(r"equation (?:of|for)\b", question):
-        return True
-    if "scientific notation" in question:
-        return not _SCIENTIFIC.fullmatch(tight(shown))
-    counted = number(gold.rstrip("%")) is not None
-    sides = [[tree and arranged(tree) for tree in map(parse, text.split("="))] for text in (shown, gold)]
-    same_form = sides[0] == sides[1]
-    if not counted and _FORM_ASKED.search(question):
-        return not same_form
-    bare, unit = split_unit(shown) or (shown, None)
-    plain, tree, value = tight(bare), parse(bare), number(bare)
-    copied = plain in tight(clean(question[-LONGEST_REPLY:]))
-    if counted:
-        if _NUMBER_FORM_ASKED.search(question):
-            percent = "%" if unit == UNITS["%"] else ""
-            return value is None or _form(bare + percent) != _form(gold)
-        if value is None:  # arithmetic, but not 2^10 for 1024 if it is 10^3 for 1000
-            return tree is not None and tree[0] != "neg" and not _SCIENTIFIC.fullmatch(plain)
-        if not re.search(r"/|\\frac", plain) or re.search(r"/|\\frac", gold):
-            return False
-        return copied or str(value.denominator) not in re.split(r"\D+", plain)  # not in lowest terms
-    if tree is None or value is not None or (same_form and not copied):
-        return False
-    amounts = [sum(node[0] == "num" for node in nodes(part)) for part in (tree, parse(gold) or tree)]
-    return copied or (not symbols(tree) and amounts[0] > amounts[1])
-
-
-def _form(plain: str) -> tuple[str, ...]:
-    """What a written number looks like: its signs and, of a fraction, its digits."""
-    if re.search(r"/|\\frac", plain):
-        return ("/", *sorted(re.findall(r"[-.%]|\d+", plain)))
-    return tuple(sign for sign in ("%", ".", "e", "^") if sign in plain)
+def _copied(answer: str, gold: str, question: str) -> bool:
+    """Whether an answer in other signs than the reference's stands in the question."""
+    shown = answer.rpartition("=")[2].strip()
+    bare, _ = split_unit(shown) or (shown, None)
+    return tight(bare) in tight(clean(question[-LONGEST_REPLY:])) and form_of(shown) != form_of(gold)
 
 
 def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:

@@ -13,7 +13,7 @@ from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.restating import doubtful, restates
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import split_unit, unit_named
-from llm_as_judge.answers.values import quantity, read
+from llm_as_judge.answers.values import labelled, quantity, read
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
@@ -48,6 +48,10 @@ _CONCLUDING = re.compile(
     r"(?:, ?|; ?|\band )(?:so|thus|therefore|hence|which (?:means|gives))\b(?: that\b)?"
     r"|\d.*[,;] (?=[-\u2212+*/^\d\s().,$×÷\\]*=)",
     re.IGNORECASE,
+)
+#: As 15 + 4 = 19.
+_CALCULATION = re.compile(
+    r"(?<!\S)\$?\d[\d\s.,$+*/×÷()=\u2212-]{0,120}=\s*\$?\d[\d.,]*(?<=\d)(?![\d/*+×÷^-])(?!\s*[*/+×÷^=-])"
 )
 #: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
 _APART = re.compile(r"\\[A-Za-z]|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z")
@@ -258,6 +262,8 @@ def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | Non
         return (said, start) if found and (found[1] or supports(before, question, said)) else None
     if (amount := amount_within(sentence, question)) is not None:
         return amount, start
+    if labelled(clean(sentence)):  # several answers
+        return None
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     lead, said = sentence[:cut], sentence[cut:].strip()
     left, equals, right = said.rpartition("=")
@@ -272,7 +278,8 @@ def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | Non
 
 def amount_within(sentence: str, question: str) -> str | None:
     """``150`` of "Ben has 150 pages left to read."."""
-    words = sentence.replace("**", "").split()[:_LONGEST_RESTATED] if question and "=" not in sentence else []
+    said = _CALCULATION.sub(_result, sentence.replace("**", "")) if question else "="
+    words = [] if "=" in said else said.split()[:_LONGEST_RESTATED]
     for start in (i for i, word in enumerate(words) if re.search(r"\d", word)):
         for end in range(min(start + 4, len(words)), start, -1):
             value = " ".join(words[start:end]).strip("*,;")
@@ -283,6 +290,12 @@ def amount_within(sentence: str, question: str) -> str | None:
                     return value
                 break
     return None
+
+
+def _result(calculation: re.Match[str]) -> str:
+    """The last side of a calculation whose sides are equal; any other as it is."""
+    right = read(calculation.group()).number is not None
+    return calculation.group().rpartition("=")[2].strip() if right else calculation.group()
 
 
 def letter(reference: str) -> str:

@@ -108,8 +108,8 @@ class _Parser:
                 result = ("mod", result, self._signed())
             elif self._starts_factor():
                 mixed = result[0] == "num" and self.peek() == "\\frac"
-                apart = self._tokens[self._place - 1] in ("!", ")")
-                if (self.peek()[0] in ".0123456789" and not apart) or mixed:  # "2 3", "x2"; 3\frac{1}{2} is no product
+                apart = self._tokens[self._place - 1] == "!"
+                if (self.peek()[0] in ".0123456789" and not apart) or mixed:  # "2 3", "x2", "(a) 3"; 3\frac{1}{2}
                     raise _Unread
                 result = ("mul", result, self._power())
             else:
@@ -225,17 +225,30 @@ def symbols(tree: Tree) -> set[str]:
 
 
 def arranged(tree: Tree) -> Tree:
-    """The formula with the parts of sums and products in canonical order; its form is otherwise kept."""
+    """The formula with the parts of sums and products in canonical order; its form is otherwise kept.
+
+    A factor is the same before, above or beside a fraction: ``\\frac{1}{2}x`` is ``\\frac{x}{2}``.
+    """
     kind, *parts = tree
     parts = [arranged(part) if isinstance(part, tuple) else part for part in parts]
-    if kind in ("add", "mul"):
-        flat = [inner for part in parts for inner in (part[1:] if part[0] == kind else (part,))]
-        parts = sorted(flat, key=repr)
-    if kind == "mul":  # signs come first
-        bare = [part[1] if part[0] == "neg" else part for part in parts]
-        minus = sum(part[0] == "neg" for part in parts) % 2
-        return ("neg", (kind, *bare)) if minus else (kind, *bare)
-    return (kind, *parts)
+    if kind == "add":
+        return (
+            kind,
+            *sorted((inner for part in parts for inner in (part[1:] if part[0] == kind else (part,))), key=repr),
+        )
+    if kind not in ("neg", "mul", "div"):
+        return (kind, *parts)
+    signs, above, below = zip(*(part[1:] if part[0] == "product" else (1, (part,), ()) for part in parts), strict=True)
+    if kind == "div":
+        if below[0] or below[1]:  # a fraction in a fraction
+            return (kind, *parts)
+        above, below = above[:1], above[1:]
+    sign = math.prod(signs) * (-1 if kind == "neg" else 1)
+    factors = [
+        sorted((one for part in side for one in part if one != ("num", "1")), key=repr) for side in (above, below)
+    ]
+    alone = factors[0] if sign > 0 and len(factors[0]) == 1 and not factors[1] else None
+    return alone[0] if alone else ("product", sign, tuple(factors[0]), tuple(factors[1]))
 
 
 def num(value: Fraction) -> Tree:

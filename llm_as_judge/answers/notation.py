@@ -41,6 +41,7 @@ _RULES = tuple(
         (r"(?<=\d) ?[xX×] ?(?=10\^)", r"\\times "),
     )
 )
+_CLOCK = re.compile(r"(?:(?<=:\d\d) ?([ap])\.? ?m|(?<=\d) ?([ap])\. ?m)(?![A-Za-z])\.?", re.IGNORECASE)
 _QUOTED = re.compile(r"\"[^\"]+\"|'[^']+'|\u201c[^\u201d]+\u201d|\u2018[^\u2019]+\u2019")
 _MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\frac\{\d+\}\{\d+\})\$(?![\w$])")
 
@@ -52,6 +53,7 @@ def clean(text: str) -> str:
     text = unwrap(text)
     for pattern, new in _RULES:
         text = pattern.sub(new, text)
+    text = _CLOCK.sub(lambda found: f" {found[1] or found[2]}m".upper(), text)
     text = _MATH_NUMBER.sub(r"\1", unwrap(" ".join(text.split())))
     text = " ".join(text.split()).removeprefix("=").lstrip()
     if _QUOTED.fullmatch(text):
@@ -107,7 +109,7 @@ _WORDS |= {
     for i, ten in enumerate(_TENS, 2)
     for j, one in enumerate(_SMALL[:10])
 }
-_SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
+SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _ORDINALS += [f"{word}th" for word in _SMALL[13:]] + ["twentieth"]
 #: "3rd" for "third".
@@ -134,9 +136,11 @@ def number(text: str) -> Fraction | None:
         above, below = (Fraction(part.replace(",", "")) for part in parts if part is not None)
         return _signed(sign, above / below) if below else None
     words = text.lower().replace("-", " ")
+    if words.startswith("negative ") and (value := number(words.removeprefix("negative "))) is not None:
+        return -value
     amount, _, scale = words.rpartition(" ")
-    if scale in _SCALES and (value := number(amount)) is not None:
-        return value * _SCALES[scale]
+    if scale in SCALES and (value := number(amount)) is not None:
+        return value * SCALES[scale]
     return Fraction(_WORDS[words]) if words in _WORDS else None
 
 

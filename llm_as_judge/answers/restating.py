@@ -68,6 +68,7 @@ def _stems(text: str) -> tuple[str, ...]:
     text = _MARKUP.sub(" ", text.replace("\u2019", "'").replace("\\angle", "angle "))
     text = re.sub(r"\s*([+*/^=<>×÷·\u2212]|-(?= )|(?<=\S)-)\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
     text = re.sub(r"(?<=\d),\s+(?=[-\d])", ",", text)
+    text = re.sub(r"\ba total of(?= \$?\d|\Z)", "total", text.rstrip())
     text = re.sub(r"\b(it|that|there)'s\b", r"\1 is", text, flags=re.IGNORECASE)
     text = re.sub(r"\b(\w+)n't\b", r"\1 not", _WORKED.sub(" ", _VALUE_OF.sub(" ", text)))
     words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in re.sub(r"\b[Tt]he\b", " ", text).split())
@@ -179,6 +180,9 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
         statements |= {(pronoun, *(words if preposition else ())) for pronoun in _PRONOUNS}
     elif by_fact and not auxiliary and not first and stems[start] != "who":  # "Which team won it?" without the noun
         statements.add(tuple(words[1:]))
+    owners = {_stem(name) for name in re.findall(r"(\w+)['\u2019]s\b", text)}
+    if len(owners) == 1 and owners == _names(question):  # the profit, if only Dorothy is spoken of
+        statements |= {tuple(word for word in said if word not in owners) for said in statements}
     return _Clause(noun, head, auxiliary, preposition, frozenset(stems), frozenset(statements - {()}))
 
 

@@ -2,38 +2,65 @@
 
 Numbers are exact, except that a decimal of at least ``_FULL_PRECISION`` digits, as programs print one, may stand for
 the number that it is correct for to the last digit. Names, units, order and brackets count if both sides have them; if
-one side has none, the other side's must be the only possible ones.
+one side has none, the other side's must be the only possible ones. ``in_form``: the second value is a reference, whose
+form the first must have too; which form a question asks for is thus never read from its words.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.formulas import Tree, exact, parse
+from llm_as_judge.answers.formulas import Tree, arranged, exact, parse
+from llm_as_judge.answers.notation import clean, number
+from llm_as_judge.answers.units import split_unit
 from llm_as_judge.answers.values import FLIPPED, Value, as_fraction, rounds_to
 
 _FULL_PRECISION = 15  # significant digits; fewer may be rounded
 _CASELESS = re.compile(r"no|[a-z]{3,}(?: [a-z]+)*")
 _DECIMAL = re.compile(r"[+-]?\d*\.\d+")
+_SCIENTIFIC = re.compile(
+    r"-?(?:([1-9](?:\.\d+)?)(?:\\times|\\cdot|[*×·]))?10\^(?:-?\d|\{-?\d+\})|-?([1-9](?:\.\d+)?)e[+-]?\d+",
+    re.IGNORECASE,
+)
 _OF_X = re.compile(r"[fgh]\([a-z]\)")
 #: Sets of brackets, one of each side, whose items may come in any order.
 _UNORDERED = ({"{}"}, {"{}", "±"}, {"±"}, {"∪"}, {"&", "±"}, {"&", "{}"}, {"", "±"})
 
 
-def same(a: Value, b: Value) -> bool:
+def same(a: Value, b: Value, in_form: bool = False) -> bool:
     if a.relation or b.relation:
-        return _same_relation(a, b)
+        return _same_relation(a, b, in_form)
     if a.name and b.name and not _same_name(a.name, b.name):
         return False
     if a.items or b.items:
-        return bool(a.items and b.items) and _same_items(a, b)
+        return bool(a.items and b.items) and _same_items(a, b, in_form)
     if a.tree is not None and b.tree is not None:
-        return _same_amount(a, b)
+        return not (in_form and other_form(a, b)) and _same_amount(a, b)
     if a.tree is not None or b.tree is not None or not a.text:
         return False
     x, y = a.text.lower(), b.text.lower()
     return a.text == b.text or (x == y and _CASELESS.fullmatch(x) is not None and a.text.isupper() == b.text.isupper())
+
+
+def other_form(said: Value, gold: Value) -> bool:
+    """Whether the reference is written in another form; for a plain number, words and powers of ten will do."""
+    form, wanted = form_of(said.text), form_of(gold.text)
+    return form != wanted and (wanted[0] != "plain" or form[0] not in ("words", "scientific"))
+
+
+def form_of(text: str) -> tuple[object, ...]:
+    """How a number or formula is written, apart from its unit and the order of its parts."""
+    bare, unit = split_unit(clean(text)) or (text, None)
+    plain, percent = clean(bare).strip("$€£¥"), unit is not None and unit.quantity == "%"
+    if found := _SCIENTIFIC.fullmatch(plain.replace(" ", "")):
+        return "scientific", Fraction(found[1] or found[2] or 1)
+    if number(plain) is None and (tree := parse(plain)) is not None:
+        return "formula", arranged(tree)
+    if re.search(r"/|\\frac", plain):
+        return ("fraction", *re.findall(r"\d+", plain))
+    return "repeating" if "\\" in plain else "plain" if re.search(r"\d", plain) else "words", percent
 
 
 def _same_name(a: str, b: str) -> bool:
@@ -62,18 +89,19 @@ def _printed(decimal: Value, tree: Tree) -> bool:
     return value is not None and rounds_to(value, decimal.number, len(decimal.text.partition(".")[2]))
 
 
-def _same_items(a: Value, b: Value) -> bool:
+def _same_items(a: Value, b: Value, in_form: bool) -> bool:
     if len(a.items) != len(b.items):
         return False
     x, y = _names(a), _names(b)
     if bool(x) != bool(y):
-        return _in_order_of_names(a, b, x) if x else _in_order_of_names(b, a, y)
+        return _in_order_of_names(a, b, in_form)
     kinds = {a.brackets, b.brackets}
     tuples = kinds <= {"", "&"} and all(item.brackets == "()" for item in (*a.items, *b.items))
     named_set = kinds == {"", "{}"} and bool(a.name) != bool(b.name)  # x = 1, x = 2 and 1, 2
     if x or kinds in _UNORDERED or tuples or named_set:
-        return _same_set(a.items, b.items)
-    return (len(kinds) == 1 or kinds <= {"", "{}"} or kinds <= {"", "&"}) and all(map(same, a.items, b.items))
+        return _same_set(a.items, b.items, in_form)
+    ordered = len(kinds) == 1 or kinds <= {"", "{}"} or kinds <= {"", "&"}
+    return ordered and all(same(p, q, in_form) for p, q in zip(a.items, b.items, strict=True))
 
 
 def _names(value: Value) -> list[str]:
@@ -82,19 +110,20 @@ def _names(value: Value) -> list[str]:
     return names if all(names) and len(set(names)) == len(names) else []
 
 
-def _in_order_of_names(named: Value, bare: Value, names: list[str]) -> bool:
+def _in_order_of_names(a: Value, b: Value, in_form: bool) -> bool:
     """``x = 1, y = 2`` and ``1, 2``; also ``(1, 2)`` if the names are in alphabetical order."""
+    names, bare = (_names(a), b) if _names(a) else (_names(b), a)
     in_order = bare.brackets in ("", "&") or (bare.brackets == "()" and names == sorted(names))
-    plain = not bare.name and not any(item.name for item in bare.items)
-    return (
-        in_order and plain and all(same(replace(p, name=""), q) for p, q in zip(named.items, bare.items, strict=True))
-    )
+    if not in_order or bare.name or any(item.name for item in bare.items):
+        return False
+    unnamed = ([replace(item, name="") for item in side.items] for side in (a, b))
+    return all(same(p, q, in_form) for p, q in zip(*unnamed, strict=True))
 
 
-def _same_set(a: Sequence[Value], b: Sequence[Value]) -> bool:
+def _same_set(a: Sequence[Value], b: Sequence[Value], in_form: bool) -> bool:
     rest = list(b)
     for item in a:
-        match = next((i for i, other in enumerate(rest) if same(item, other)), None)
+        match = next((i for i, other in enumerate(rest) if same(item, other, in_form)), None)
         if match is None:
             return False
         del rest[match]
@@ -109,13 +138,15 @@ def _relation(value: Value) -> tuple[str, Tree, Tree] | None:
     return value.relation
 
 
-def _same_relation(a: Value, b: Value) -> bool:
-    """Whether the differences of both sides are the same, in either direction."""
+def _same_relation(a: Value, b: Value, in_form: bool) -> bool:
+    """Whether the differences of both sides are the same, in either direction; in form, the sides themselves."""
     p, q = _relation(a), _relation(b)
     if p is None or q is None:
         return False
+    turned = (q, (FLIPPED[q[0]], q[2], q[1]))
+    if in_form:
+        return any((p[0], arranged(p[1]), arranged(p[2])) == (r[0], arranged(r[1]), arranged(r[2])) for r in turned)
     difference = ("add", p[1], ("neg", p[2]))
     return any(
-        p[0] == sign and algebra.equal(difference, ("add", left, ("neg", right)))
-        for sign, left, right in (q, (FLIPPED[q[0]], q[2], q[1]))
+        p[0] == sign and algebra.equal(difference, ("add", left, ("neg", right))) for sign, left, right in turned
     )

@@ -50,7 +50,7 @@ def _read() -> dict[str, Unit]:
         quantity, _, rest = line.partition(" ")
         for group in rest.split(" | "):
             size, *names = group.split()
-            for name in [*names, *(f"{name}s" for name in names if len(name) > 2)]:
+            for name in [*names, *(f"{name}s" for name in names if len(name) > 1)]:
                 measure = quantity in _SILENT and name.isalpha() and len(name) > 1
                 silent = measure or (quantity in _SILENT_SIGNS and size == "1")
                 units[name] = Unit(quantity, Fraction(size), silent)

@@ -1,7 +1,8 @@
 r"""Typed values: what the text of an answer denotes.
 
 A value is a formula with an optional unit, a list, tuple, set or interval, a named value (``x = 5``), a relation, or
-else text. Types are never converted: ``(0, 1)`` is not ``[0, 1]``, ``50%`` is not ``50``.
+else text. Types are never converted: ``(0, 1)`` is not ``[0, 1]``, ``50%`` is not ``50``. Arithmetic is not done:
+``10-15`` may be a range, ``3-2`` a score, ``6/8`` a time signature, ``2 \times 3`` a size, so each equals only itself.
 """
 
 import re
@@ -23,6 +24,12 @@ _DASH = re.compile(r"\W*[-\u2013\u2212] +\d")  # rather a dash than a sign
 _THOUSANDS = re.compile(r"(?<=[$€£¥])\d{1,3}(?:,\d{3})+(?!\d)")
 _RATIO_IN_WORDS = re.compile(r"\d+(?: to \d+)+")
 _ALL_REAL = re.compile(r"\\mathbb ?(?:\{ ?R ?\}|R)|\u211d|(?:the set of )?all reals?(?: numbers?)?", re.IGNORECASE)
+#: Labels of parts; those in brackets stand before a space or a number.
+_LABELS = (
+    re.compile(r"(?<![\w^*/+)-])(?<!-\s)\((?:[A-Ha-h]|[1-9]|[ivx]{1,4}|[IVX]{1,4})\)(?=\s|\d)"),
+    re.compile(r"(?<!\S)(?:[A-Ha-h]|[ivx]{1,4})\)(?=\s|\d)"),
+    re.compile(r"(?<!\S)[^\W\d_]+(?: \w{1,2})?:(?=\s)"),
+)
 _CLOSING = {"(": ")]", "[": ")]", "{": "}"}
 INTERVALS = ("()", "[)", "(]", "[]")
 _LETTER = r"(?:[A-Za-z]|\\(?:alpha|beta|gamma|theta|lambda|mu|phi|omega))(?:_(?:\{[\w,]+\}|\w+)|')?"
@@ -74,6 +81,7 @@ def read(text: str) -> Value:
         plain = "(-\\infty,\\infty)"
     return (
         _quantity(plain)
+        or labelled(plain)
         or _bracketed(plain)
         or _listed(plain)
         or _related(plain)
@@ -90,8 +98,8 @@ def quantity(text: str) -> Value | None:
 
 
 def _quantity(plain: str) -> Value | None:
-    if (value := number(plain)) is not None:
-        return Value(plain, tree=num(value))
+    if (tree := _written(plain)) is not None:
+        return Value(plain, tree=tree)
     if found := _MONEY.fullmatch(plain):
         sign, mark, said = found.groups()
         value = number(said.strip())
@@ -99,8 +107,26 @@ def _quantity(plain: str) -> Value | None:
     if (split := split_unit(plain)) is None:
         return None
     before, unit = clean(split[0]), split[1]
-    tree = parse(before) if (value := number(before)) is None else num(value)
+    tree = _written(before) or _denoted(parse(before))
     return None if tree is None or symbols(tree) else Value(plain, tree=_times(tree, unit.size), unit=unit)
+
+
+def _written(plain: str) -> Tree | None:
+    """The number that is written as one; a fraction that is not in lowest terms as it is."""
+    value = number(plain)
+    tree = parse(plain) if value is not None and re.search(r"\d\s*/|^\W?\\frac", plain) else None
+    return _denoted(tree) or (None if value is None else num(value))
+
+
+def _denoted(tree: Tree | None) -> Tree | None:
+    """What a formula denotes: its number if it has one; sums, products and fractions to be worked out as they are."""
+    value = None if tree is None else exact(tree)
+    if tree is None or value is None:
+        return tree
+    kind, *parts = tree[1] if tree[0] == "neg" else tree
+    reduced = kind == "div" and parts[0][0] in ("num", "neg") and parts[1] == num(Fraction(value.denominator))
+    scientific = kind == "mul" and parts[0][0] == "num" and parts[1][:2] == ("pow", ("num", "10"))
+    return ("as", tree) if kind in ("add", "mul", "div") and not (reduced or scientific) else num(value)
 
 
 def _times(tree: Tree, factor: Fraction) -> Tree:
@@ -129,6 +155,17 @@ def _bracketed(plain: str) -> Value | None:
         rows = r"\\".join(part[1:-1].replace(",", "&") for part in parts_text)
         return _formula(rf"\begin{{matrix}}{rows}\end{{matrix}}")
     return Value(plain, items=_flat(items) if brackets == "{}" else tuple(items), brackets=brackets)
+
+
+def labelled(plain: str) -> Value | None:
+    """Parts after labels, as ``(a) 3 (b) 5`` and ``Part 1: 6; Part 2: 9``; each is named by its label."""
+    for label in _LABELS:
+        names = [tight(found.group()).strip("():").lower() for found in label.finditer(plain)]
+        first, *parts = (re.sub(r"(?: and)?[ ,;]*\Z", "", part.strip()) for part in label.split(plain))
+        if 1 < len(names) == len(set(names)) and not first and all(parts):
+            items = (replace(read(part), name=name) for name, part in zip(names, parts, strict=True))
+            return Value(plain, items=tuple(items))
+    return None
 
 
 def _flat(items: list[Value]) -> tuple[Value, ...]:
@@ -267,8 +304,7 @@ def _formula(plain: str) -> Value | None:
     tree = parse(plain)
     if tree is None or tree[0] == "mod":  # 6 mod 7 may mean a class of numbers
         return None
-    value = exact(tree)
-    return Value(tight(plain), tree=tree if value is None else num(value))
+    return Value(tight(plain), tree=_denoted(tree))
 
 
 def _split(text: str, separator: str) -> list[str]:

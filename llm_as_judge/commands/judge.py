@@ -65,3 +65,9 @@ def calibrate(
         cli.print_json(result)
     else:
         cli.echo(counts[0].line())
+    if abstained := counts[0].abstained:
+        why = f"the judge abstained on {abstained} of {counts[0].pairs} pairs; the first: {counts[0].reason}"
+        if not counts[0].decided:
+            typer.echo(f"error: {why}; try --set judge.structured=false or another judge.model", err=True)
+            raise typer.Exit(1)
+        cli.show(console, why)

@@ -82,6 +82,11 @@ class JudgeConfig(EndpointConfig):
         "benchmark's usual scorer, no LLM.",
     )
     structured: bool = Field(True, description="Request the verdict as JSON, if the server supports it.")
+    extract: bool = Field(
+        True,
+        description="First copy the final answer out of a reply, without the reference; in mode llm too, numbers are "
+        "then compared by rules (provider openai).",
+    )
     second_model: str = Field("", description="Model name of a second judge; empty = none.")
     second_role: Literal["verdicts", "audit"] = Field(
         "verdicts", description="verdicts: both judges must accept; audit: it only checks a share of the verdicts."

@@ -8,7 +8,7 @@ non-answer (denials, withdrawals, master keys, lists of hedges). Constants are o
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from llm_as_judge.answers.nonanswers import is_no_answer
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.judging.judge import JudgeLike
-from llm_as_judge.types import Domain, Problem, Question, Reference
+from llm_as_judge.types import Domain, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"
 _Answer = str | int | float
@@ -46,6 +46,7 @@ class Counts:
     false_accepts: int = 0
     false_rejects: int = 0
     abstained: int = 0
+    reason: str = ""  # of the first abstention
 
     @property
     def decided(self) -> int:
@@ -177,17 +178,19 @@ async def calibrate(
     """
     limit = asyncio.Semaphore(concurrency)
 
-    async def verdict(pair: Pair) -> bool | None:
+    async def verdict(pair: Pair) -> Verdict:
         async with limit:
-            return (await judge.verdict(pair.problem, pair.candidate)).correct
+            return await judge.verdict(pair.problem, pair.candidate)
 
     kinds = {PLAIN: pairs}
     kinds |= {name: attacked(pairs, name) for name in attacks}
     kinds |= {f"always {text!r}": constant(pairs, text) for text in constants}
-    return [
-        count(name, [pair.equivalent for pair in judged], await asyncio.gather(*map(verdict, judged)))
-        for name, judged in kinds.items()
-    ]
+    rows = []
+    for name, judged in kinds.items():
+        verdicts = await asyncio.gather(*map(verdict, judged))
+        row = count(name, [pair.equivalent for pair in judged], [said.correct for said in verdicts])
+        rows.append(replace(row, reason=next((said.reason for said in verdicts if said.correct is None), "")))
+    return rows
 
 
 def count(kind: str, labels: Sequence[bool], verdicts: Sequence[bool | None]) -> Counts:

@@ -1,28 +1,38 @@
 """The LLM judge: is the candidate the same answer as the reference?
 
-Every field of the prompt is fenced (``prompts.fence``). The last verdict of the reply counts, never one inside the
-reasoning. If a reply was cut off or has no verdict, the judge is asked once more with more tokens and another wording
-(an identical request cannot help at temperature 0), then it abstains. An abstention is never a wrong answer.
+The judge first copies the final answer out of a long candidate (``extracting``); the host compares numbers
+(``answers.typed``), and the judge only text, as two short strings. Every field of a prompt is fenced
+(``prompts.fence``). A reply must have exactly one verdict, outside the reasoning. If it was cut off or has none, the
+judge is asked once more with more tokens and another wording (an identical request cannot help at temperature 0), then
+it abstains. An abstention is never a wrong answer.
 """
 
+import asyncio
 import json
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from llm_as_judge.answers.extraction import extract_answer
+from llm_as_judge.answers.nonanswers import refused
+from llm_as_judge.answers.typed import compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
-from llm_as_judge.judging import prompts
+from llm_as_judge.judging import extracting, prompts
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange
 
 logger = logging.getLogger(__name__)
 
-_TAG = "<true_false>"
-_VERDICT = re.compile(r"<true_false>\s*(True|False)\b", re.IGNORECASE)
+_VERDICT = re.compile(r"<true_false>(.*?)(?:</true_false>|(?=<true_false>)|\Z)", re.IGNORECASE | re.DOTALL)
+_MOST_OBJECTS = 20
+_MOST_UNREADABLE = 5  # replies to a JSON schema, after which none is sent
+#: Words of a candidate that is compared as it is.
+_SHORT = 3
 _RETRY_TEMPERATURE = 0.3
 #: Characters of a candidate that is refused, or whose verdicts are unreadable, at a greater length.
 _SHORTER = (500, 100)
@@ -44,7 +54,7 @@ class _Case:
 
     llm: ChatModel
     question: str
-    references: Sequence[str]
+    references: tuple[str, ...]
     candidate: str
     dataset: str
     heard: list[Exchange]
@@ -55,21 +65,27 @@ class _Case:
         return reply
 
 
+_JudgesCase = Callable[[_Case], Awaitable[tuple[Decision, _Case | None]]]
+
+
 def parse_verdict(text: str) -> bool | None:
-    """The word of the last ``<true_false>`` outside ``<think>``; None without one. The closing tag is optional."""
-    text = _without_thinking(text)
-    found = _VERDICT.match(text, max(text.lower().rfind(_TAG), 0))
-    return None if found is None else found.group(1).lower() == "true"
+    """The word in ``<true_false>`` outside ``<think>``; None unless it is one verdict. A closing tag is optional."""
+    said = {found.strip(" .*\n").casefold() for found in _VERDICT.findall(_without_thinking(text))}
+    return said == {"true"} if said in ({"true"}, {"false"}) else None
 
 
 def parse_json_verdict(text: str) -> bool | None:
-    """``true_false`` of a reply that is one JSON object; else None."""
-    try:
-        loaded = json.loads(_without_thinking(text).strip().removeprefix("```json").removesuffix("```"))
-    except (ValueError, RecursionError):
-        return None
-    said = loaded.get("true_false") if isinstance(loaded, dict) else None
-    return said if isinstance(said, bool) else None
+    """``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
+    text, place = _without_thinking(text), 0
+    said: list[object] = []
+    while (place := text.find("{", place)) >= 0 and len(said) < _MOST_OBJECTS:
+        try:
+            loaded, place = json.JSONDecoder().raw_decode(text, place)
+        except (ValueError, RecursionError):
+            place += 1
+            continue
+        said += [loaded["true_false"]] if "true_false" in loaded else []
+    return said[0] if len(said) == 1 and isinstance(said[0], bool) else None
 
 
 def _without_thinking(text: str) -> str:
@@ -90,6 +106,9 @@ class LLMJudge:
         self._lines = prompts.load_lines(config.prompts)
         self._embedded = config.provider == "embedded"
         self._structured = config.structured and not self._embedded  # until the server refuses it
+        self._unreadable = 0
+        self._extracts: bool | None = None
+        self._probing = asyncio.Lock()
 
     async def judge(self, question: str, references: Sequence[str], candidate: str) -> bool | None:
         """True, False, or None for an abstention."""
@@ -101,53 +120,136 @@ class LLMJudge:
         """The verdict with its reason; a provider that does not answer is an abstention."""
         if cut_off:
             candidate = fence(candidate) + prompts.CUT_OFF
-        case = _Case(self._llm, question, references, candidate, dataset, [])
-        decision = await self._fitting(case)
-        if self._second is not None and decision.correct is True:
-            again = await self._fitting(replace(case, llm=self._second))
+        case = _Case(self._llm, question, tuple(references), candidate, dataset, [])
+        decision, compared = await self._fitting(case, partial(self._judged, cut_off=cut_off))
+        if self._second is not None and decision.correct is True and compared is not None:
+            again, _ = await self._fitting(replace(compared, llm=self._second), self._plainly)
             if again.correct is not True:
                 said = "abstained" if again.correct is None else "disagrees"
                 decision = Decision(None, f"the second judge {said}: {again.reason}")
         return replace(decision, exchanges=tuple(case.heard))
 
-    async def _fitting(self, case: _Case) -> Decision:
-        """The verdict on the candidate, cut to what the model reads and can reply to.
+    async def _fitting(self, case: _Case, judge: _JudgesCase) -> tuple[Decision, _Case | None]:
+        """What ``judge`` says of the candidate, cut to what the model reads and can reply to.
 
         If it is refused at any length, but the same request without a candidate is answered, the answer is at fault.
         """
         decision, refused = Decision(None), ""
+        compared: _Case | None = None
         for longest in (prompts.LONGEST_FIELD, *_SHORTER):
             if refused or decision.reason:
                 if len(case.candidate) <= longest:
                     continue
                 case = replace(case, candidate=fence(case.candidate, longest))
             try:
-                decision, refused = await self._decide(case), ""
+                (decision, compared), refused = await judge(case), ""
             except PromptRefused as error:
                 refused = str(error)
                 continue
             if not decision.unreadable:
-                return decision
+                return decision, compared
         if not refused:
-            return decision
+            return decision, compared
         try:
             answered = (await self._decide(replace(case, candidate="-"))).correct is not None
         except PromptRefused:
             answered = False
-        return Decision(False if answered else None, f"the judge refuses this answer: {refused}")
+        return Decision(False if answered else None, f"the judge refuses this answer: {refused}"), None
+
+    async def _judged(self, case: _Case, cut_off: bool) -> tuple[Decision, _Case | None]:
+        """The verdict, and the case that the model compared; None if the host decided."""
+        try:
+            known = await self._host(case, cut_off)
+        except PromptRefused:
+            raise
+        except ProviderError as error:
+            return Decision(None, f"judge unreachable: {error}"), None
+        return (known, None) if isinstance(known, Decision) else (await self._compared(known), known)
+
+    async def _plainly(self, case: _Case) -> tuple[Decision, _Case | None]:
+        return await self._decide(case), case
+
+    async def _host(self, case: _Case, cut_off: bool) -> Decision | _Case:
+        """What the host decides, or the case to ask about, with the answer that was copied out of the candidate."""
+        if case.references == ("unanswerable",):
+            return case
+        if is_copied(case.candidate, case.question, case.references):
+            return Decision(False, "no answer but the question's own words")
+        if self._embedded:  # trained on one prompt; its True is believed, another number is not shown to it
+            said = extract_answer(case.candidate, "math")
+            known = await asyncio.to_thread(compare_typed, said, case.references, case.question)
+            return Decision(False, f"{said[:100]!r} is another number") if known is False and not cut_off else case
+        if not self._config.extract or not await self._can_extract():
+            return case
+        copy: str | None = case.candidate
+        if len(case.candidate.split()) > _SHORT:
+            copy = await self._extracted(case)
+            if copy is None:
+                return Decision(
+                    None, "judge abstained: its copies of the answer were cut off or empty", unreadable=True
+                )
+        if not copy:
+            return Decision(False, "no answer could be copied out of the reply")
+        if refused((copy,), case.references, case.question) or is_copied(copy, case.question, case.references):
+            return Decision(False, f"no answer but {copy[:100]!r}")
+        if cut_off:
+            return replace(case, candidate=copy.removesuffix(prompts.CUT_OFF) + prompts.CUT_OFF)
+        known = await asyncio.to_thread(compare_typed, copy, case.references, case.question)
+        return replace(case, candidate=copy) if known is None else Decision(known, f"the number in {copy[:100]!r}")
+
+    async def _can_extract(self) -> bool:
+        """Whether the judge can copy an answer out of a reply; asked once."""
+        async with self._probing:
+            if self._extracts is None:
+                question, reply, answer = prompts.PROBE
+                copy = await self._extracted(_Case(self._llm, question, (), reply, "", []))
+                self._extracts = copy is not None and compare_typed(copy, (answer,)) is not False and copy != ""
+                if not self._extracts:
+                    logger.warning(
+                        "the judge did not copy %r out of %r; it sees whole replies, which it may believe. "
+                        "Use a larger model, or judge.extract=false to silence this",
+                        answer,
+                        reply,
+                    )
+        return self._extracts
+
+    async def _extracted(self, case: _Case) -> str | None:
+        """The final answer in the candidate; empty without one, None if the judge gave no copy at all."""
+        heard = False
+        for attempt in range(2):
+            prompt = extracting.build(case.question, case.candidate, attempt)
+            reply = await case.chat(prompt, **self._request(attempt, prompts.EXTRACT_SYSTEM))
+            if reply.finish_reason == "length" or not reply.reply.strip():
+                continue
+            heard, copy = True, extracting.read_copy(reply.reply)
+            if not copy or extracting.is_part(copy, case.candidate):
+                return copy
+        return "" if heard else None
+
+    async def _compared(self, case: _Case) -> Decision:
+        """The judge's verdict; True only if it does not call the answer the same as any other reference."""
+        decision = await self._decide(case)
+        if not decision.correct or self._embedded or not self._config.extract:
+            return decision
+        any_other = await self._decide(replace(case, references=(prompts.DECOY,)))
+        return replace(decision, correct=False, reason="the same as any reference") if any_other.correct else decision
+
+    def _request(self, attempt: int, system: str | None) -> dict[str, Any]:
+        """Parameters of a request: at the second attempt more tokens and another seed."""
+        temperature = self._config.temperature
+        return {
+            "system": system,
+            "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
+            "max_tokens": self._config.max_tokens * (1 + attempt),
+            "seed": attempt,
+        }
 
     async def _decide(self, case: _Case) -> Decision:
         """One verdict, asked for at most twice."""
         problem = ""
         system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
-        temperature = self._config.temperature
         for attempt in range(2):
-            request = {
-                "system": None if self._embedded else system,
-                "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
-                "max_tokens": self._config.max_tokens * (1 + attempt),
-                "seed": attempt,
-            }
+            request = self._request(attempt, None if self._embedded else system)
             try:
                 reply, correct = await self._ask(case, attempt, request)
             except PromptRefused:
@@ -156,22 +258,27 @@ class LLMJudge:
                 return Decision(None, f"judge unreachable: {error}")
             if reply.finish_reason == "length":
                 problem = f"cut off at {request['max_tokens']} tokens"
-            elif correct is None:
+            elif correct is None or reply.finish_reason == "content_filter":
                 problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
                 return Decision(correct, " ".join(reply.reply[:2000].split())[:200])
         return Decision(None, f"judge abstained twice, last: {problem}", unreadable=True)
 
     async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[Exchange, bool | None]:
-        """One request, with a JSON schema until the server refuses one."""
+        """One request: first with a JSON schema, until the server refuses one or its replies are often unreadable."""
         data = case.question, case.references, case.candidate
-        if self._structured:
-            prompt = prompts.build_prompt(*data, prompts.JSON_PROMPT) + prompts.JSON_RETRY_LINE * attempt
+        if self._structured and not attempt:
             try:
+                prompt = prompts.build_prompt(*data, prompts.JSON_PROMPT)
                 reply = await case.chat(prompt, **request, response_format=prompts.VERDICT_SCHEMA)
-                return reply, parse_json_verdict(reply.reply)
+                verdict = parse_json_verdict(reply.reply)
+                verdict = parse_verdict(reply.reply) if verdict is None else verdict
+                self._unreadable += verdict is None
+                self._structured = self._unreadable < _MOST_UNREADABLE
+                return reply, verdict
             except RequestRefused as error:
                 logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                 self._structured = False
         reply = await case.chat(prompts.build_prompt(*data) + prompts.RETRY_LINE * attempt, **request)
-        return reply, parse_verdict(reply.reply)
+        verdict = parse_verdict(reply.reply)
+        return reply, parse_json_verdict(reply.reply) if verdict is None else verdict

@@ -22,6 +22,9 @@ TOMATOES = "Mike planted 50 seeds, and Ted planted twice as many. How many seeds
 TRIP = "A trip of 150 miles takes 3 hours. How long did the trip take with 50 miles more?"
 RADIUS = "The radius of a circle is 14 inches. What is the radius of its arc? Express your answer as a common fraction."
 RANGE = r"What is the range of $y=\log_2(\sqrt{\sin x})$ for $0 < x < 180$?"
+HATS = "Mia buys 9 hats at $4 each and sells them for $60 in all. What is Mia's profit?"
+TWO_SELL = "Mia sells 9 hats, and Tom sells 5 caps. What is Mia's profit?"
+JARS = "Leo has 3 jars of 8 figs and finds 5 more. How many figs does Leo have in total?"
 MATHS_RIGHT = [
     (r"6\pi \text{ cm}^2", r"6\pi"), ("= 12", "12"), ("'12'", "12"), ("“x + 1”", "x+1"),
     (r"0.\overline{3}", r"\frac{1}{3}"), (r"0.\bar{09}", r"\frac{1}{11}"), ("1.5 x 10^6", "1500000"),
@@ -191,6 +194,11 @@ $5 is paid, so it would be wrong to say \boxed{6}|I paid $5, so it is wrong to s
 FORMS = ("The answer is {}.", r"\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 #: Question, answer, reference.
 RIGHT_WITH_QUESTION = [
+    (HATS, "Her profit is $24.", "24"), (HATS, "The profit is $24.", "24"),
+    (HATS, "The hats cost 9 * $4 = $36. So her profit is $60 - $36 = $24.", "24"),
+    (JARS, "Leo has a total of 29 figs.", "29"), (JARS, "So Leo has 24 + 5 = 29 figs in total.", "29"),
+    ("What is the temperature?", "negative 8", "-8"), ("When does it leave?", "6:40 p.m.", "6:40 PM"),
+    ("How many hours?", "8 hrs", "8"),
     ("If Ann has 9 pens, how many does Bob have?", "Bob has 6 pens.", "6"), (LEGS, "36 / 6 = 6 legs", "6"),
     ("How many minutes did Ann need for the second part?", "Ann needed 6 minutes for the second part.", "6"),
     ("How many hours does Ann stay at work?", "Ann stays at work for 7 hours.", "7"),
@@ -202,7 +210,7 @@ RIGHT_WITH_QUESTION = [
     ("What is f(4)?", "The value of f(4) is 21.", "21"), ("Compute it.", r"\frac{10!}{3!7!} = 120", "120"),
     ("Factor 2x^3 - 18x.", "2x(x^2-9) = 2x(x-3)(x+3)", "2x(x-3)(x+3)"),
     (FRACTION, "1/2", r"\frac{1}{2}"), (FRACTION, r"\boxed{1/2}", r"\frac{1}{2}"), (FRACTION, "½", r"\frac{1}{2}"),
-    (FRACTION, r"\frac{1}{2}", "0.5"), (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
+    (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
     (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"),
     (LEGS, "8 - 2 = 6 legs\n\n\\boxed{6}", "6"), (LEGS, "We subtract.\n8 - 2 = 6 legs", "6"),
     (SHEEP, "Together, Ann, Bob, and Cid have **80 sheep**.", "80"), (AGES, "Mel will be 21 years old.", "21"),
@@ -244,6 +252,11 @@ RIGHT_WITH_QUESTION = [
 ]  # fmt: skip
 #: Question, reference, and answers of that value: of another quantity, in another unit or form, or not worked out.
 OTHER_QUANTITY = [
+    (TWO_SELL, "24", "Her profit is $24.|The profit is $24.|Tom's profit is $24.|His profit is $24.|profit: 24"),
+    (HATS, "24", "Her cost is $24.|The hats' profit is $24 more.|Her friend's profit is $24.|Her loss is $24."),
+    (HATS, "24", "Her profit is $60 - $30 = $24.|Her profit is not $24.|Her profit is 24%."),
+    (JARS, "29", "Leo finds 24 + 5 = 29 figs in total.|Leo has 24 + 6 = 29 figs in total.|Leo has 29 + 1 = 30 figs."),
+    (JARS, "29", "Leo has a total of 29 jars.|Leo has a total of 5 and 29 figs.|Ann has a total of 29 figs."),
     ("Ann has 10 pens. Bob has 4 fewer. How many pens does Bob have?", "6",
      "The answer is 12. 12 - 6 = 6|Answer: 4\n10 - 4 = 6|Bob has only 6 of the pens.|Ann has 6 pens, so Ann has 6."),
     ("Jack and Jill pick 48 apples. How many apples does Jill pick?", "12", "He picks 12 apples."),

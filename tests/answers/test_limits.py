@@ -36,8 +36,8 @@ DOMAINS: tuple[tuple[Domain, tuple[str, ...]], ...] = (
 )
 
 
-def problem(domain: Domain, answers: tuple[str, ...]) -> Problem:
-    return Problem(Question("p", "What percent of 5 km is it?", domain), Reference(answers))
+def problem(domain: Domain, answers: tuple[str, ...], question: str = "What percent of 5 km is it?") -> Problem:
+    return Problem(Question("p", question, domain), Reference(answers))
 
 
 async def test_no_answer_makes_a_judge_raise() -> None:
@@ -69,7 +69,7 @@ async def test_hard_formulas_do_not_keep_an_honest_answer_waiting(monkeypatch: p
     monkeypatch.setattr(algebra._Worker, "ask", blocked)
     judge = Judge(RULES_ONLY)
     hard = [
-        asyncio.create_task(judge.verdict(problem("math", (f"x^2+{2 * n}x+{n * n}",)), f"(x+{n})^2"))
+        asyncio.create_task(judge.verdict(problem("math", (f"x^2+{2 * n}x+{n * n}",), ""), f"(x+{n})^2"))
         for n in range(200, 208)
     ]
     for _ in range(1000):

@@ -9,7 +9,7 @@ from llm_as_judge.types import Domain, Exchange, Problem, Question, Reference
 TRUE = "<analysis>a</analysis><true_false>True</true_false>"
 FALSE = "<analysis>a</analysis><true_false>False</true_false>"
 
-HYBRID = JudgeConfig(provider="openai", structured=False)
+HYBRID = JudgeConfig(provider="openai", structured=False, extract=False)
 ALONE = HYBRID.model_copy(update={"mode": "llm"})
 
 

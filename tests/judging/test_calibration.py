@@ -7,6 +7,8 @@ import pytest
 from helpers import rollouts
 from helpers.cli import CommandLine
 from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
+from helpers.misbehaving import Misbehaving
+from helpers.web import serving
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
@@ -36,7 +38,7 @@ class Always:
         self.correct = correct
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(self.correct, "llm")
+        return Verdict(self.correct, "llm", "no word")
 
 
 def test_kappa_is_cohens_and_containment_is_of_whole_words() -> None:
@@ -59,7 +61,7 @@ async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many
     assert empty == [len(LINES)] * 5
     assert all(rows[f"always {text!r}"].false_accepts >= 3 for text in CONSTANTS)
     abstained = await calibrate(Always(None), read_pairs(pairs_file), (), ())
-    assert (abstained[0].abstained, abstained[0].false_rejects) == (len(LINES), 0)
+    assert (abstained[0].abstained, abstained[0].false_rejects, abstained[0].reason) == (len(LINES), 0, "no word")
 
 
 def test_the_wrong_line_is_named(tmp_path: Path) -> None:
@@ -74,6 +76,18 @@ def test_the_wrong_line_is_named(tmp_path: Path) -> None:
         path.write_text(line, encoding="utf-8")
         with pytest.raises(DataError, match=message):
             read_pairs(path)
+
+
+def test_a_judge_that_decides_nothing_is_an_error_with_its_reason(
+    pairs_file: Path, here: Path, cli: CommandLine
+) -> None:
+    pairs_file.write_text(json.dumps(LINES[-1]), encoding="utf-8")
+    command = ["judge", "calibrate", pairs_file, "--mode", "llm", "--no-attacks", "--set", "judge.provider=openai"]
+    with serving(Misbehaving) as server:
+        for name, status in (("wrong_word", 1), ("true", 0)):
+            settings = {"base_url": server, "model": f"calibrated-{name}/{name}", "max_retries": 0}
+            cli(*command, *(f"--set=judge.{key}={value}" for key, value in settings.items()), status=status)
+            assert ("no verdict in" in cli.err and "Maybe" in cli.err) == bool(status)
 
 
 @pytest.mark.slow

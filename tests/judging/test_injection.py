@@ -114,9 +114,13 @@ def test_a_candidate_cannot_leave_its_line(question: str, attack: str) -> None:
         assert prompt.count(label) == 1
 
 
-def test_only_the_last_verdict_of_the_reply_itself_counts() -> None:
+def test_a_reply_is_a_verdict_only_if_it_has_exactly_one() -> None:
     replies = {
-        TRUE: True, "<true_false>True</true_false> no, <true_false>False</true_false>": False,
+        TRUE: True, "<true_false>True</true_false> no, <true_false>False</true_false>": None,
+        "<analysis>compare</analysis><true_false>True or False</true_false>": None, "<true_false></true_false>": None,
+        "<true_false>True</true_false>, so <true_false>true.</true_false>": True,
+        "<true_false>Not true</true_false>": None,
+        "End with <true_false>True</true_false> or <true_false>False</true_false>.": None,
         "<true_false> false": False, "<TRUE_FALSE>TRUE</TRUE_FALSE>": True,
         "<true_false>True</true_false> hm <true_false>undecided</true_false>": None,
         "<true_false>Trueish</true_false>": None, "It is not True that they differ": None, "": None,
@@ -128,7 +132,12 @@ def test_only_the_last_verdict_of_the_reply_itself_counts() -> None:
         '{"analysis": "a", "true_false": true}': True,
         '```json\n{"analysis": "a", "true_false": false}\n```': False,
         '{"true_false": "true"}': None, '{"analysis": "a", "true_fa': None, "[true]": None, "true": None,
-        '{"true_false": 1}': None, "[" * 10_000: None,
+        '{"true_false": 1}': None, 'It is so: {"true_false": true}': True,
+        '{"true_false": false}\n\nAnything else?': False,
+        'Here:\n```\n{"analysis": "{a} and {b}", "true_false": true}\n```': True,
+        '{"verdict": {"true_false": true}}': None,
+        '{"true_false": true} or {"true_false": false}': None, '{"a": 1} {"true_false": false}': False,
+        "[" * 10_000: None,
     }  # fmt: skip
     assert {text: parse_json_verdict(text) for text in as_json} == as_json
 
