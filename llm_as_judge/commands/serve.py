@@ -1,10 +1,12 @@
 """``llm-as-judge serve``: policy, workflow and executor as one model behind an OpenAI-compatible endpoint."""
 
+import socket
 from typing import Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
+from llm_as_judge.errors import ConfigError
 
 
 @cli.grouped
@@ -27,6 +29,13 @@ def serve(
 ) -> None:
     """Serve the policy as a chat model until interrupted."""
     known = cli.check_domain(domain)
+    try:  # here, because loading the models takes long
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        socket.create_server(address[:2], family=family).close()  # type: ignore[arg-type]
+    except (OSError, UnicodeError) as error:  # the latter: no name of a host
+        reason = getattr(error, "strerror", None) or error
+        cure = "choose another address with --host and --port"
+        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; {cure}") from error
     settings = options.load()
     checkpoint = adapter.choose(settings)
 

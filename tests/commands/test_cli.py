@@ -278,6 +278,7 @@ def test_the_workflow_of_a_solution_can_be_linted_and_run(address: str, cli: Com
     assert (result["answer"], result["tokens"], result["cost"]) == ("7", solved["executor_tokens"], 0)
     assert [call["name"] for call in result["calls"]] == [call["name"] for call in solved["trace"]]
     assert "caveat" in cli("solve", "Prove the spectral theorem.", "--untrained", "--fallback", *server)
+    assert "caveat" in cli(*run)
     Path("w.py").write_text(SINGLE_CALL.replace("return ", "return int('x'), "), encoding="utf-8")
     assert "ValueError: invalid literal" in cli(*run, status=1)
 
