@@ -31,7 +31,7 @@ def serve(
     known = cli.check_domain(domain)
     try:  # here, because loading the models takes long
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        socket.create_server(address[:2], family=family).close()  # type: ignore[arg-type]
+        socket.create_server(address[:2], family=family).close()
     except (OSError, UnicodeError) as error:  # the latter: no name of a host
         reason = getattr(error, "strerror", None) or error
         cure = "choose another address with --host and --port"
