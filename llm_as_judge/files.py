@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -85,10 +86,13 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
     """Make an ``OSError`` of the block name ``path`` instead of no file (a full disk) or the temporary ``aside``."""
     try:
         yield
-    except OSError as error:
-        if error.errno is None or error.filename not in (None, str(aside)):
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        if found := re.search(r"\(os error (\d+)\)", str(error)):  # of libraries in Rust, such as safetensors
+            number = int(found[1])
+        if number is None or getattr(error, "filename", None) not in (None, str(aside)):
             raise
-        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:

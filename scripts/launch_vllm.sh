@@ -6,6 +6,7 @@
 #                                    by VLLM_BASE_URL, and without that starts one of its own.
 # The executor takes the last GPU, the policy the first. EXECUTOR_GPUS=1,2 and POLICY_GPU=0 choose others; several are
 # used in parallel. Further arguments go to vLLM, and win. Names and ports are those of .env and the configuration.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started by sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -46,6 +47,12 @@ else
     )
 fi
 commas=${devices//[^,]/}
+
+if ! "${PYTHON:-python3}" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec("vllm"))'; then
+    printf 'error: %s cannot import vllm; install it in an environment of its own (docs/training.md) and name that: %s\n' \
+        "${PYTHON:-python3}" "PYTHON=.venv-vllm/bin/python $0" >&2
+    exit 2
+fi
 
 # The module, not `vllm serve`: the console script fails in builds whose distribution is not called "vllm".
 # --enable-prefix-caching: prompts repeat long instructions, so most of one has been seen before.

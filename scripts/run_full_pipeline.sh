@@ -8,6 +8,7 @@
 # --sample       see it run through: a mix of 600, 2 steps, 4 problems a test set, whatever splits --raw holds
 # --set N=V      a setting of training and evaluation; repeatable
 # --model nano trains the package's own small policy, with its small executor; on real benchmarks it scores about nothing.
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started by sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -18,6 +18,7 @@
 # START_S=1800                       seconds that the executor may take to load
 # PYTHON=.venv/bin/python            the interpreter, as nodes see it
 # VLLM_PYTHON=.venv-vllm/bin/python  that of vLLM; by default this one where it is there, else PYTHON
+[ -n "${BASH_VERSION:-}" ] || exec bash "$0" "$@" # started by sh
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "$0")/..}"
 

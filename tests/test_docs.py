@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 import typer.main
+from helpers.finished import run_settings
 from helpers.processes import program
 from helpers.run_logs import read_events
 from test_layers import LAYERS
 
 from llm_as_judge.commands.app import app
-from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import LEAVES
+from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.workflow.lint.codes import CODES
@@ -156,7 +158,7 @@ def test_shown_commands_have_real_options_and_settings() -> None:
 
 PAGE = (ROOT / "docs/quickstart.md").read_text(encoding="utf-8")
 #: Needs a fresh clone; continuous integration does it before any test.
-OUTSIDE = ("git clone ", "make setup", ". .venv/")
+OUTSIDE = ("git clone ", "make setup", ". .venv/", "mkdir ")
 #: Replaces the installed command: the same program with this test's own port and less training.
 COMMAND = """llm-as-judge() {{
     case $1 in doctor|solve|train|evaluate|judge|workflow) set -- "$@" {address} ;; esac
@@ -188,3 +190,35 @@ def test_every_command_of_the_quickstart_works(here: Path, address: str) -> None
     (log,) = (here / "logs").rglob("brief.jsonl")
     terms = [event["terms"] for event in read_events(log) if event["kind"] == "rollout" and event["terms"]]
     assert terms and all("my_rewards.py:brevity" in of for of in terms)
+
+
+def python_blocks() -> list[str]:
+    """Programs on the pages for users."""
+    pages = map(read, ("README.md", "docs/using.md", "docs/integrations.md"))
+    return [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+
+
+def test_python_programs_on_the_pages_compile_as_they_stand() -> None:
+    blocks = python_blocks()
+    for block in blocks:
+        compile(block, block, "exec")  # a top-level await does not
+    assert len(blocks) >= 5
+
+
+@pytest.mark.slow
+def test_python_programs_on_the_pages_run_as_they_stand(here: Path, address: str) -> None:
+    (here / "small.yaml").write_text(to_yaml(load_config(None, run_settings(here, address, baselines="none"))))
+    changes = {
+        "config/training.yaml": "small.yaml", "num_steps=500": "num_steps=1", "http://127.0.0.1:8010/v1": address,
+        "config/embedded.yaml": "small.yaml", 'model="nano"': f'model="{MODEL_NAME}"',
+    }  # fmt: skip
+    ran = []
+    for block in python_blocks():
+        if "from trl " in block:  # tests/integrations/test_trl_training.py trains so
+            continue
+        for shown, here_ in changes.items():
+            block = block.replace(shown, here_)
+        done = program(sys.executable, "-c", block)
+        assert done.returncode == 0, f"{block}\n{done.stderr}"
+        ran.append(done.stdout)
+    assert len(ran) == 5 and all(ran[1:])

@@ -2,8 +2,8 @@
 
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from llm_as_judge.assembly.problems import Problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config, ModelConfig
@@ -16,6 +16,9 @@ from llm_as_judge.policy.vllm_server import OwnServer
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.rollout import Engine
 from llm_as_judge.workflow.prompt import Layer1
+
+if TYPE_CHECKING:
+    from llm_as_judge.assembly.problems import Problems
 
 
 def checkpoint_folder(config: Config) -> Path:
@@ -63,7 +66,7 @@ def load_author(
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
 
 
-def probe_policy(author: PolicyAuthor, problems: Problems) -> Written:
+def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:
     """What ``author`` writes for four training problems per domain; the sampler does not advance."""
     return look_at(author, [problem.question for problem in problems.sampler.peek(4)], samples=2)
 

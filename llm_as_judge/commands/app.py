@@ -5,7 +5,6 @@ Exit status: 0 success, 1 negative finding (lint, doctor) or no answer (solve), 
 130 Ctrl-C, 143 SIGTERM. Any other error is a bug and keeps its traceback.
 """
 
-import errno
 import os
 import re
 import shlex
@@ -39,7 +38,7 @@ from llm_as_judge.commands import (
     watch,
     workflow,
 )  # fmt: skip
-from llm_as_judge.commands.cli import Interrupted, printable
+from llm_as_judge.commands.cli import Interrupted, file_problem, printable
 from llm_as_judge.errors import ConfigError, LLMAsJudgeError, is_out_of_memory, without_key
 
 # Rich's help and tracebacks would double the start-up time.
@@ -109,20 +108,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = app(args=list(arguments), prog_name="llm-as-judge", standalone_mode=False)
         if status == 130:  # some versions of typer return this after Ctrl-C, others raise
             raise KeyboardInterrupt
+        sys.stdout.flush()  # here, where a closed pipe is handled
         return status if isinstance(status, int) else 0
     except (KeyboardInterrupt, Interrupted) as interrupted:
         return _interrupted(arguments, interrupted, bool(terminated))
-    except SystemExit as stop:  # called by code of the user; it must not pass for success
+    except (SystemExit, BrokenPipeError) as stop:
+        if isinstance(stop.__context__ or stop, BrokenPipeError):  # the reader, such as head, has closed the pipe
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        assert isinstance(stop, SystemExit)  # called by code of the user; it must not pass for success
         line = traceback.extract_tb(stop.__traceback__)[-1]
         sys.stderr.write(f"error: {line.filename}, line {line.lineno}: sys.exit({stop.code}); raise an error instead\n")
         return 2
-    except BrokenPipeError:  # the reader, such as head, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
     except Exception as error:
         if isinstance(error.__cause__ or error.__context__, KeyboardInterrupt):
             return _interrupted(arguments, error, bool(terminated))
-        message = _explained(error)
+        message = _explained(error, arguments)
         if message is None or os.environ.get("LLM_AS_JUDGE_DEBUG") == "1":
             raise
         message = re.sub(r"\S{200,}", lambda word: f"{word[0][:100]}...", _without_secrets(message, arguments))
@@ -130,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _explained(error: Exception) -> str | None:
+def _explained(error: Exception, arguments: Sequence[str]) -> str | None:
     """Message with value and cure of an error that the user can correct; None for a bug."""
     if isinstance(error, LLMAsJudgeError):
         return f"error: {error}"
@@ -146,13 +147,8 @@ def _explained(error: Exception) -> str | None:
             f"error: not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
             "num_return_sequences_in_group, prompt_max_length or response_max_length, or use a smaller model"
         )
-    named = isinstance(error, OSError) and (error.filename or error.errno == errno.ENOSPC)
-    if isinstance(error, OSError) and named and not isinstance(error, FileNotFoundError):
-        place = os.fsdecode(error.filename or "standard output")
-        return (
-            f"error: {place}: {os.strerror(error.errno or 0).lower()}; make room there, make it writable or name "
-            "another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
-        )
+    if (problem := file_problem(error, next(iter(arguments), ""))) and not isinstance(error, FileNotFoundError):
+        return f"error: {problem}"
     return None
 
 

@@ -1,6 +1,7 @@
 """Options and output shared by several commands."""
 
 import dataclasses
+import errno
 import functools
 import inspect
 import json
@@ -171,6 +172,24 @@ def followed() -> bool:
         follow()
         return True
     return False
+
+
+#: How to write elsewhere, by command; for the others by settings.
+_ELSEWHERE = {
+    "export": "name another folder: llm-as-judge export DIR",
+    "report": "copy the log to another folder and name the copy: llm-as-judge report LOG",
+    "data": "name another folder with --raw or --out",
+}
+
+
+def file_problem(error: BaseException, command: str = "") -> str | None:
+    """What is wrong with a file or folder that ``command`` writes, and the cure; None for another error."""
+    if not isinstance(error, OSError) or not (error.filename or error.errno == errno.ENOSPC):
+        return None
+    place = os.fsdecode(error.filename or "standard output")
+    settings = "name another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
+    cure = _ELSEWHERE.get(command, settings)
+    return f"{place}: {os.strerror(error.errno or 0).lower()}; make room there, make it writable or {cure}"
 
 
 def printable(text: str) -> str:

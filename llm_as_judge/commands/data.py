@@ -121,7 +121,8 @@ def check(
             splits = splits_there(raw, name, source)
             files[name] = [path for split in splits for path in raw_files(raw, name, source, split)]
         if not any(files.values()):
-            raise DataError(f"{raw}: no files of {', '.join(sources)}; name their folder with --raw")
+            cure = "get them with llm-as-judge data download, or name their folder with --raw"
+            raise DataError(f"{raw}: no files of {', '.join(sources)}; {cure}")
     console = cli.make_console(as_json)
 
     async def run() -> dict[str, GoldReport]:

@@ -1,10 +1,11 @@
 """``llm-as-judge doctor``: checks whether this machine is ready for a configuration; each failure names the cure.
 
-It creates the output folders and changes nothing else.
+It starts the embedded server, which writes its log, and changes nothing else.
 """
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault
+from llm_as_judge.errors import ConfigError, DataError, LLMAsJudgeError, SandboxFault, refusing
 from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
+
+_ROOM = 1 << 22  # bytes that an output folder must take
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def run_check(name: str, check: Callable[[], str]) -> Check:
     try:
         return Check(name, True, check())
     except (LLMAsJudgeError, OSError, ImportError, subprocess.SubprocessError) as error:
-        return Check(name, False, str(error) or type(error).__name__)
+        return Check(name, False, cli.file_problem(error) or str(error) or type(error).__name__)
 
 
 def show_checks(checks: list[Check]) -> None:
@@ -158,13 +161,21 @@ def _sandbox(settings: "Config") -> str:
 
 
 def _model(settings: "Config") -> str:
-    """A folder must hold weights; a hub id is looked up only by training."""
+    """A folder must hold weights; those of a hub id must be in the cache, or the hub must know it."""
     from llm_as_judge.config.loading import locate_weights
 
     path = settings.base_model.path
     folder = Path(locate_weights(path))
     if not folder.is_absolute() and not folder.is_dir():
-        return f"{path} (from the Hugging Face hub or its cache)"
+        from huggingface_hub import HfApi, try_to_load_from_cache
+
+        cached = try_to_load_from_cache(path, "config.json")
+        if isinstance(cached, str) and any(Path(cached).parent.glob("*.safetensors")):
+            return f"{path}: in the cache, {Path(cached).parent}"
+        what = f"{path}: neither a folder here nor in the cache of the Hugging Face hub, and the hub gives nothing"
+        with refusing(ConfigError, what, "check the name, the network and HF_TOKEN, or give a folder with its weights"):
+            HfApi().model_info(path, timeout=10)
+        return f"{path}: to be downloaded from the Hugging Face hub"
     if folder.suffix != ".gguf" and not any(folder.glob("*.safetensors")):
         raise ConfigError(f"{folder}: no *.safetensors in it; for the nano models run `make pretrain`")
     return str(folder)
@@ -173,7 +184,11 @@ def _model(settings: "Config") -> str:
 def _data(settings: "Config") -> str:
     from llm_as_judge.assembly.problems import open_problems
 
-    problems = open_problems(settings)
+    try:
+        problems = open_problems(settings)
+    except DataError as error:
+        cure = "make it with llm-as-judge data download and data process, or name your own file in data.train_dataset"
+        raise DataError(f"{error}; {cure}") from error
     return f"{settings.data.train_dataset}: readable; {len(problems.heldout)} held-out problems"
 
 
@@ -222,9 +237,14 @@ def _policy(settings: "Config") -> str:
 
 
 def _writable(folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryFile(dir=folder):
-        return "writable"
+    """Writes to the folder, or to the one in which a run would create it."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(_ROOM))
+    except OSError as error:  # names a random file, or none
+        raise OSError(error.errno, error.strerror, str(folder)) from error
+    return f"writable, {shutil.disk_usage(there).free / 1e9:.1f} GB free"
 
 
 def _operators(settings: "Config", problems: int) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.files import read_json
+from llm_as_judge.files import naming, read_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -44,8 +44,7 @@ def run_export(
     from llm_as_judge.rl.checkpoint import MANIFEST, step_of, verify
     from llm_as_judge.views.card import CardFacts, model_card
 
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(f"{folder} exists and is not empty; name a new folder")
+    _check_new(folder)
     if (checkpoint / MANIFEST).is_file():
         verify(checkpoint)
     saved = checkpoint / "config.yaml"
@@ -61,16 +60,22 @@ def run_export(
     )
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        if merge:
-            write_merged(policy, folder)
-        else:
-            write_adapter(policy, folder, name)
-        (folder / CARD).write_text(model_card(facts), encoding="utf-8")
+        with naming(folder):
+            if merge:
+                write_merged(policy, folder)
+            else:
+                write_adapter(policy, folder, name)
+            (folder / CARD).write_text(model_card(facts), encoding="utf-8")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
     return Exported(folder, checkpoint, name, merge, files, bool(training or rows))
+
+
+def _check_new(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder} exists and is not empty; name a new folder")
 
 
 def _training_results(manifest: Mapping[str, Any], trained: "Config") -> Mapping[str, Any]:
@@ -112,6 +117,7 @@ def export(
 
     The folder includes tokenizer and model card.
     """
+    _check_new(folder)  # before torch is loaded
     settings = options.load()
     chosen = cli.AdapterOptions(checkpoint).choose(settings)
     if chosen is None:

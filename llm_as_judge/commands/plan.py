@@ -335,8 +335,12 @@ def _tables(plan: Plan) -> "Iterator[RenderableType]":
 
     from llm_as_judge.views.terminal import make_table
 
-    size = plan.policy_parameters / 1e9
-    yield Text(f"A policy of {size:.2f} billion parameters, {plan.rollouts_a_step} workflows a step")
+    size = (
+        f"{plan.policy_parameters / 1e9:.2f} billion"
+        if plan.policy_parameters >= 1e8
+        else (f"{plan.policy_parameters / 1e6:.1f} million")
+    )
+    yield Text(f"A policy of {size} parameters, {plan.rollouts_a_step} workflows a step")
     table = make_table("Memory, card of each part, seconds of a step, and the run", "", *plan.machines)
     facts = [dict(cli.flat(asdict(on))) for on in plan.machines.values()]
     for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):

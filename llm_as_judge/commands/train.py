@@ -98,6 +98,9 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
             folder = run.folder
+            plans = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
+            shorter = f", then {len(plans)} baselines on them (none: --set baselines=none)" if plans else ""
+            progress.say(f"{len(heldout)} held-out problems are solved before and after training{shorter}")
             before = await _before(training, progress)
             training_began = time.monotonic()
             await training.train()
@@ -105,7 +108,6 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
 
             records = await _measured(training, "trained policy", training.trained, progress)
             after = summarise(records)
-            plans = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
             matrix = await baselines.measure(
                 heldout, services.official, lambda done: progress.advance("single workflows", done, len(plans)), plans
             )

@@ -69,6 +69,7 @@ def run(
         async with open_services(settings, judging=False) as services:
             return await services.runner.beside(workflow.prompt).run(workflow.text, question)
 
+    cli.show_caveat(cli.make_console(as_json), settings)
     execution = asyncio.run(execute())
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:

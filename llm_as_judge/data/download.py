@@ -65,10 +65,9 @@ def download(
                     for part in parts
                     if f"{other}/{part}.jsonl" not in files
                 ]
-                raise DataError(
-                    f"{name}: not fetched: {error}\nTry again later, it continues. Without a network, put these files "
-                    f"into {raw.resolve()} by hand:\n" + "\n".join(left)
-                ) from error
+                again = "" if isinstance(error.__cause__, ImportError) else "Try again later, it continues. "
+                by_hand = f"Without a network, put these files into {raw.resolve()} by hand:"
+                raise DataError("\n".join([f"{name}: not fetched: {error}", f"{again}{by_hand}", *left])) from error
     return {"files": files}
 
 

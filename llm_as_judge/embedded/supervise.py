@@ -1,41 +1,30 @@
 """Runs the embedded server as a process shared by all runs that use the same address.
 
-A run holds a shared lock on the *lease file* of the address, which the kernel releases however the run ends. The first
-run starts the server. The server keeps trying for the exclusive lock; it gets it when no run is left, and exits.
+Each run holds a *lease*: an open connection to the server, which the kernel closes however the run ends. So whoever
+reaches the server counts as its user, whatever its user id, container or temporary folder. The first run starts the
+server, which ends with its last lease. A run that loses the server all the same, such as with the job of the run that
+started it, starts another.
 """
 
 import asyncio
 import contextlib
-import fcntl
+import http.client
+import logging
 import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TextIO
 from urllib.parse import urlsplit
-
-import aiohttp
 
 from llm_as_judge.embedded.server import MODEL_NAME, serve
 from llm_as_judge.errors import ConfigError, ProviderError
 
+logger = logging.getLogger(__name__)
 _START_SECONDS = 60.0
-
-
-async def served_model(base_url: str) -> str | None:
-    """Name of the first model that an endpoint serves; None if there is no answer."""
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)) as session,
-            session.get(f"{base_url}/models") as reply,
-        ):
-            return str((await reply.json())["data"][0]["id"]) if reply.ok else f"HTTP {reply.status}"
-    except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError, TypeError, KeyError, IndexError):
-        return None
+_ATTEMPTS = 3  # to start it: the port may belong to a server that is just ending
 
 
 class EmbeddedServer:
@@ -55,51 +44,83 @@ class EmbeddedServer:
         self.base_url, self.host, self.port = base_url.rstrip("/"), parts.hostname, parts.port
         self.log_file = log_file
         self.process: subprocess.Popen[bytes] | None = None  # if started by this run
-        self._lease: TextIO | None = None
+        self._lease: socket.socket | None = None
+        self._stopped = threading.Event()
 
     async def __aenter__(self) -> "EmbeddedServer":
-        self._lease = _lease_file(self.port).open("a+")
         try:
-            # Waits while a server without leases is exiting.
-            await asyncio.to_thread(fcntl.flock, self._lease, fcntl.LOCK_SH)
-            await self._serve()
+            await asyncio.to_thread(self._take_lease)
         except BaseException:
             self.stop()
             raise
+        threading.Thread(target=self._keep_lease, daemon=True, name="lease").start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:
-        """Give up the lease; the server exits when no other run holds one."""
+        """Give up the lease; the server ends when no other run holds one."""
+        self._stopped.set()
         if self._lease is not None:
-            self._lease.close()
-            self._lease = None
+            _close(self._lease)
 
-    async def _serve(self) -> None:
-        """Return when the address is served, by a new process if necessary."""
-        running = await served_model(self.base_url)
-        if running not in (None, MODEL_NAME):
-            other = f"http://127.0.0.1:{self.port + 1}/v1"
-            raise ConfigError(
-                f"port {self.port} is in use by another server ({running}); stop it or choose another port: "
-                f"--set executor.base_url={other} --set judge.base_url={other}"
-            )
-        if running is None:
-            self.process = self._start()
+    def _keep_lease(self) -> None:
+        """Wait for the end of the server, and start it again until this run ends."""
+        while not self._stopped.is_set():
+            with contextlib.suppress(OSError):
+                if self._lease is not None and self._lease.recv(1):
+                    continue
+            if not self._stopped.is_set():
+                logger.warning("the embedded server at %s has ended; it is started again", self.base_url)
+                try:
+                    self._take_lease()
+                except (ConfigError, ProviderError) as error:  # the run's own requests fail and say so
+                    logger.warning("%s", error)
+                    return
+
+    def _take_lease(self) -> None:
+        """Return with a lease, of a new process if necessary, or when stopped."""
+        self.process, attempts = None, 0
         deadline = time.monotonic() + _START_SECONDS
-        while await served_model(self.base_url) != MODEL_NAME:
-            status = self.process.poll() if self.process else None
+        while not self._stopped.is_set() and not self._leased():
+            status: int | None = self.process.poll() if self.process else None
             # A process that finds the port taken by another run's server ends: then that one is waited for.
-            if status is not None and not await asyncio.to_thread(self._listening):
-                hint = f"; see {self.log_file}" if self.log_file else ""
-                raise ProviderError(f"the embedded server ended with status {status}{hint}")
+            if self.process is None or (status is not None and not self._listening()):
+                if attempts == _ATTEMPTS:
+                    hint = f"; see {self.log_file}" if self.log_file else ""
+                    raise ProviderError(f"the embedded server ended with status {status}{hint}")
+                self.process, attempts = self._start(), attempts + 1
             if time.monotonic() > deadline:
                 raise ProviderError(
                     f"the embedded server did not answer at {self.base_url} within {_START_SECONDS:.0f} s"
                 )
-            await asyncio.sleep(0.1)
+            self._stopped.wait(0.1)
+
+    def _leased(self) -> bool:
+        """Ask for a lease; False if nothing answers. Raises ``ConfigError`` if something else does."""
+        asked = http.client.HTTPConnection(self.host, self.port, timeout=2)
+        try:
+            asked.request("GET", "/lease")
+            reply = asked.getresponse()
+            found = (
+                reply.readline(100).decode(errors="replace").strip() if reply.status == 200 else f"HTTP {reply.status}"
+            )
+        except http.client.HTTPException as error:
+            found = type(error).__name__
+        except OSError:
+            return False
+        if found != MODEL_NAME or asked.sock is None:
+            other = f"http://127.0.0.1:{self.port + 1}/v1"
+            raise ConfigError(
+                f"port {self.port} is in use by another server or version (GET /lease: {found!r}); stop it or choose "
+                f"another port: --set executor.base_url={other} --set judge.base_url={other}"
+            )
+        asked.sock.settimeout(None)
+        self._lease = asked.sock
+        if self._stopped.is_set():  # stopped meanwhile, by a thread that could not see this lease
+            _close(self._lease)
+        return True
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self.log_file:
@@ -117,19 +138,12 @@ class EmbeddedServer:
             return probe.connect_ex((self.host, self.port)) == 0
 
 
-def _lease_file(port: int) -> Path:
-    return Path(tempfile.gettempdir()) / f"llm-as-judge-embedded-{os.getuid()}-{port}.lock"
-
-
-def _exit_without_leases(lease_file: Path) -> None:
-    with lease_file.open("a+") as lease:
-        while True:
-            with contextlib.suppress(BlockingIOError):
-                fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os._exit(0)
-            time.sleep(0.3)
+def _close(lease: socket.socket) -> None:
+    """Close a connection that another thread may be reading, which wakes it."""
+    with contextlib.suppress(OSError):  # the server has closed it
+        lease.shutdown(socket.SHUT_RDWR)
+    lease.close()
 
 
 if __name__ == "__main__":  # the server process: python -m llm_as_judge.embedded.supervise HOST PORT
-    threading.Thread(target=_exit_without_leases, args=(_lease_file(int(sys.argv[2])),), daemon=True).start()
-    serve(sys.argv[1], int(sys.argv[2]))
+    serve(sys.argv[1], int(sys.argv[2]), unused_s=_START_SECONDS)

@@ -5,6 +5,8 @@ call, the best single plan, a random plan, and the best plan of each domain and 
 and the oracles are chosen on the problems they are measured on, which favours them.
 """
 
+import asyncio
+import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -120,13 +122,27 @@ async def measure(
     plans: Collection[str] = tuple(SHAPES),
     log: Callable[[str], AbstractContextManager[Ledger | None]] = lambda plan: nullcontext(),
 ) -> Matrix:
-    """Runs every plan on every problem; ``log`` opens the ledger of each."""
-    evaluations: dict[str, Sequence[RolloutEvent]] = {}
-    for done, plan in enumerate(plans, start=1):
-        with log(plan) as known:
-            evaluations[plan] = await evaluate(problems, plan_author(plan), parts, log=known)
-        progress(done)
-    return Matrix(evaluations)
+    """Runs every plan on every problem; ``log`` opens the ledger of each.
+
+    Of few problems several plans run at once, so that the executor has full batches.
+    """
+    together = asyncio.Semaphore(max(1, parts.concurrency // max(1, len(problems))))
+    finished = itertools.count(1)
+
+    async def one(plan: str) -> Sequence[RolloutEvent]:
+        async with together:
+            with log(plan) as known:
+                records = await evaluate(problems, plan_author(plan), parts, log=known)
+        progress(next(finished))
+        return records
+
+    tasks = [asyncio.ensure_future(one(plan)) for plan in plans]
+    try:
+        return Matrix(dict(zip(plans, await asyncio.gather(*tasks), strict=True)))
+    finally:  # the first failure ends the others
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def rows(matrix: Matrix) -> list[Row]:

@@ -4,6 +4,7 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 (``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
+import logging
 import re
 import warnings
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,8 @@ from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import why_not, why_not_positions
 from llm_as_judge.policy.weights import end_ids, let_others_read, load_model
 from llm_as_judge.types import Completion, Prompt
+
+logger = logging.getLogger(__name__)
 
 _EMBEDDED = 512
 
@@ -271,6 +274,8 @@ class Policy:
         cure = "give another folder step_N"
         with refusing(DataError, f"the adapter in {directory} cannot be read", cure):
             weights = load_peft_weights(str(directory), device="cpu")
+        if broken := [name for name, weight in weights.items() if not weight.isfinite().all()]:
+            raise DataError(f"the adapter in {directory} has NaN or infinite weights, such as {broken[0]}; {cure}")
         with refusing(ConfigError, f"{directory} is an adapter of another shape or model", cure):
             result: Any = set_peft_model_state_dict(self.model, weights)
         missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
@@ -278,6 +283,12 @@ class Policy:
             more = result.unexpected_keys[:3]
             raise ConfigError(f"{directory} is an adapter of another model: it lacks {missing[:3]} and has {more}")
         saved, own = read_json(directory / "adapter_config.json"), self.config.lora_alpha
+        names = [_model_name(name) for name in (self.base.config.name_or_path, self.config.model_name)]
+        other = str(saved.get("base_model_name_or_path") or "")
+        if other and _model_name(other) not in names:
+            logger.warning(
+                "%s is an adapter for %s and fits by its shape only: is %s the same model?", directory, other, names[0]
+            )
         scale = {name: saved[name] for name in ("lora_alpha", "use_rslora", "alpha_pattern") if saved.get(name)}
         if scale and scale != {"lora_alpha": own}:
             found = ", ".join(f"{name}={value}" for name, value in scale.items())
@@ -318,6 +329,12 @@ def lora_arguments(config: ModelConfig) -> dict[str, Any]:
         "target_modules": modules if isinstance(modules, str) else list(modules),
         "task_type": "CAUSAL_LM",
     }
+
+
+def _model_name(path: str) -> str:
+    """Last part of a model's hub id or path, also if the path is in the hub's cache."""
+    cached = re.search(r"models--([^/]+)/snapshots/", path)
+    return (cached[1].rpartition("--")[2] if cached else path.rstrip("/").rpartition("/")[2]).lower()
 
 
 def silence(base: Any) -> None:

@@ -77,7 +77,7 @@ def look_at_log(reader: LogReader) -> Look:
     steps, training = reader.steps, reader.run.settings.get("training")
     recent, last = steps[-RECENT:], steps[-1].step if steps else 0
     total = int(training.get("max_steps") or 0) if isinstance(training, Mapping) else 0
-    phases = recent[-1].seconds if recent else ()
+    phases = dict.fromkeys(phase for step in recent for phase in step.seconds)  # not all steps have all of them
     seconds = {phase: mean_known([step.seconds.get(phase, 0.0) for step in recent]) for phase in phases}
     gaps = [b.time - a.time for a, b in itertools.pairwise(recent)]
     pace = statistics.median(gaps) if gaps else math.nan  # a resumed run has a pause among its steps

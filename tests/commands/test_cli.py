@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,20 +118,48 @@ def test_commands_work_without_a_folder_of_configurations(cli: CommandLine) -> N
     assert (Path(load_config().base_model.path) / "model.safetensors").exists()
 
 
-@pytest.mark.slow
-def test_a_wheel_has_its_configurations_and_works(tmp_path: Path) -> None:
+#: Files that git ignores, where they could be packed.
+PRIVATE = (
+    "config/llm.yaml",
+    "config/.env",
+    ".env",
+    "llm_as_judge/build/x.py",
+    "llm_as_judge/embedded/weights/policy/.env",
+)
+BUILD = "from setuptools import build_meta as b; print(b.build_sdist({0!r})); print(b.build_wheel({0!r}))"
+
+
+@pytest.mark.parametrize("clone", [True, False])
+def test_both_packages_have_their_parts_and_nothing_that_git_ignores(tmp_path: Path, clone: bool) -> None:
     pytest.importorskip("setuptools", "77")
-    wheels, site, source = tmp_path / "wheels", tmp_path / "site", tmp_path / "source"
-    ignore = shutil.ignore_patterns("weights", "__pycache__")
-    shutil.copytree(ROOT / "llm_as_judge", source / "llm_as_judge", ignore=ignore)
-    shutil.copytree(ROOT / "config", source / "config")
-    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+    site, source = tmp_path / "site", tmp_path / "source"
+    ignore = shutil.ignore_patterns("*.safetensors", "__pycache__")
+    for name in ("llm_as_judge", "llm_as_judge_env", "config"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignore)
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, source)
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, source], check=True)
-    (wheel,) = wheels.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    for name in PRIVATE[: None if clone else 3]:  # without git, only those that a user is told to write
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_text("api_key: sk-private\n")
+    (source / "tests").mkdir()
+    (source / "tests/test_alone.py").touch()
+    if clone:
+        subprocess.run(["git", "init", "-q", source], check=True)
+    built = subprocess.run(
+        [sys.executable, "-c", BUILD.format(str(tmp_path))], cwd=source, check=True, capture_output=True, text=True
+    )
+    archive, wheel = (tmp_path / line for line in built.stdout.splitlines() if line.startswith("llm_as_judge-"))
+    with tarfile.open(archive) as packed:
+        packed_names = {name.partition("/")[2] for name in packed.getnames()}
+    with zipfile.ZipFile(wheel) as unpacked:
+        unpacked.extractall(site)
+    installed = {file.relative_to(site).as_posix() for file in site.rglob("*") if file.is_file()}
+    own = {"llm_as_judge/py.typed", "llm_as_judge_env/py.typed", "llm_as_judge/embedded/weights/policy/tokenizer.json"}
+    assert own <= packed_names & installed and "config/llm.yaml.example" in packed_names
+    private = [name for name in packed_names | installed if Path(name).name in ("llm.yaml", ".env", "x.py")]
+    assert not private and not any(name.startswith("tests/") for name in packed_names | installed)
+    (metadata,) = site.glob("*.dist-info/METADATA")
+    assert "Description-Content-Type: text/markdown" in metadata.read_text(encoding="utf-8")
     code = (
         f"import sys; sys.path.insert(0, {str(site)!r}); sys.path.append({str(site)!r})\n"
         "from llm_as_judge.commands.app import main; from llm_as_judge.config.loading import load_config\n"
@@ -249,6 +278,7 @@ def test_the_workflow_of_a_solution_can_be_linted_and_run(address: str, cli: Com
     assert (result["answer"], result["tokens"], result["cost"]) == ("7", solved["executor_tokens"], 0)
     assert [call["name"] for call in result["calls"]] == [call["name"] for call in solved["trace"]]
     assert "caveat" in cli("solve", "Prove the spectral theorem.", "--untrained", "--fallback", *server)
+    assert "caveat" in cli(*run)
     Path("w.py").write_text(SINGLE_CALL.replace("return ", "return int('x'), "), encoding="utf-8")
     assert "ValueError: invalid literal" in cli(*run, status=1)
 

@@ -11,6 +11,7 @@ from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED
 from huggingface_hub import ModelCard
 from peft import PeftModel
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_as_judge.assembly.policy import adapter_digest
@@ -142,6 +143,24 @@ def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, poli
     with pytest.raises(DataError, match="damaged"):
         run_export(config, Path("out"), step)
     assert not Path("out").exists()
+
+
+def test_a_full_disk_and_a_folder_that_is_not_empty_are_refused_with_a_cure_of_this_command(
+    config: Config, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(config)
+
+    def full(*_: object) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(Policy, "save_adapter", full)
+    shown = cli.refused("export", "out")
+    assert "error: out: no space left on device" in shown and "llm-as-judge export DIR" in shown, shown
+    assert "output_dir" not in shown and not Path("out").exists()
+    Path("taken").mkdir()
+    Path("taken/file").touch()
+    monkeypatch.setattr("llm_as_judge.commands.cli.AdapterOptions.choose", None)  # refused before anything is loaded
+    assert "taken exists and is not empty" in cli.refused("export", "taken")
 
 
 def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(config: Config, cli: CommandLine) -> None:

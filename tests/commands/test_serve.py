@@ -263,14 +263,18 @@ def test_bad_bodies_are_answered_with_the_reason_and_hostile_problems_are_only_p
     assert post(served, body(**GREEDY))[1]["choices"][0]["message"]["content"] == "7"
 
 
-def test_a_taken_port_and_an_empty_key_are_refused(here: Path, address: str, cli: CommandLine) -> None:
+def test_a_taken_port_and_an_empty_key_are_refused(
+    here: Path, address: str, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     command = ["serve", "--untrained", "--set", f"executor.base_url={address}"]
+    assert "--api-key is empty" in cli.refused(*command, "--host", "0.0.0.0", "--port", 0, "--api-key", "")
+    monkeypatch.setattr("llm_as_judge.solver.Solver", None)  # refused before anything is loaded
+    assert "cannot serve at a..b:0" in cli.refused(*command, "--host", "a..b", "--port", 0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         assert f"cannot serve at 127.0.0.1:{port}" in cli.refused(*command, "--port", port)
-    assert "--api-key is empty" in cli.refused(*command, "--host", "0.0.0.0", "--api-key", "")
 
 
 def test_the_page_names_every_status_and_field(root: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import random
 import signal
 import socket
@@ -10,6 +11,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +22,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import Lfm2ForCausalLM
 
+from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
 from llm_as_judge.embedded.supervise import EmbeddedServer
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.llm.client import LLMClient
 
 
 @pytest.fixture(scope="module")
@@ -230,13 +234,18 @@ def closed_within(port: int, seconds: float) -> bool:
     return False
 
 
-def test_runs_started_together_share_one_server_until_the_last_ends() -> None:
+def test_runs_share_one_server_until_the_last_ends_whatever_their_temporary_folder(tmp_path: Path) -> None:
     port = free_port()
     url = f"http://127.0.0.1:{port}/v1"
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    runs = [subprocess.Popen([sys.executable, "-c", RUN, url], **pipes) for _ in range(3)]
+    runs = []
     try:
-        assert [run.stdout.readline() for run in runs] == ["served\n"] * 3
+        for together in ("ab", "c"):
+            for name in together:
+                (tmp_path / name).mkdir()
+                env = {**os.environ, "TMPDIR": str(tmp_path / name)}
+                runs.append(subprocess.Popen([sys.executable, "-c", RUN, url], env=env, **pipes))
+            assert [run.stdout.readline() for run in runs[-len(together) :]] == ["served\n"] * len(together)
         runs[0].kill()
         runs[1].communicate("\n", timeout=20)  # ends regularly
         assert not closed_within(port, 1.5) and post(f"{url}/chat/completions", ask())[0] == 200
@@ -246,6 +255,36 @@ def test_runs_started_together_share_one_server_until_the_last_ends() -> None:
         for run in runs:
             run.kill()
             run.communicate()
+
+
+def test_a_run_whose_server_is_killed_starts_another_and_loses_no_request() -> None:
+    """As when the server belongs to the job of another run, whose end takes all of its processes."""
+    url = f"http://127.0.0.1:{free_port()}/v1"
+    endpoint = EndpointConfig(provider="embedded", base_url=url, model=MODEL_NAME, max_retries=0)
+
+    async def run() -> None:
+        async with EmbeddedServer(url) as first, EmbeddedServer(url) as second, LLMClient(endpoint) as client:
+            await client.check()
+            assert first.process is not None and second.process is None
+            first.stop()
+            first.process.kill()
+            prompts = [f"What is {n} + 1?" for n in range(5)]
+            replies = await asyncio.gather(*(client.chat(text) for text in prompts))
+            assert all(reply.completion_tokens for reply in replies) and second.process is not None
+
+    asyncio.run(run())
+
+
+def test_a_served_executor_ends_at_once_although_a_run_uses_it() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "llm_as_judge", "embedded", "serve", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        used = EmbeddedServer(f"http://127.0.0.1:{port}/v1")
+        asyncio.run(used.__aenter__())
+        process.send_signal(signal.SIGINT)
+        used.stop()
+        assert process.wait(20) == 0 and used.process is None
 
 
 def test_wrong_addresses_are_named_with_the_cure() -> None:

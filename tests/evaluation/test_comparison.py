@@ -38,7 +38,7 @@ from llm_as_judge.views.terminal import ablation_table
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
 
-PROBLEMS = 24
+PROBLEMS = 16
 Compared = tuple[dict[str, Any], Config, "Uneven", int]
 
 

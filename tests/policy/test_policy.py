@@ -9,7 +9,7 @@ from helpers.tiny import NumberTokenizer, random_completions, tiny_policy
 from jinja2 import Environment
 
 from llm_as_judge.config.schema import ModelConfig
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.policy.chat import chat_ids, text_of
 from llm_as_judge.policy.device import resolve_dtype
 from llm_as_judge.policy.model import Policy
@@ -84,6 +84,32 @@ def test_an_adapter_of_another_scale_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"lora_alpha=16\.0.*model\.lora_alpha=8"):
         tiny_policy().load_adapter(tmp_path)
     tiny_policy(lora_alpha=16).load_adapter(tmp_path)
+
+
+def test_an_adapter_with_broken_weights_is_refused_and_one_of_another_model_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    saved = tiny_policy()
+    for base, own, warned in (
+        ("Some/Model-1B", "Some/Model-1B", False),
+        ("Some/Model-1B", "/models/model-1b/", False),
+        ("Some/Model-1B", "/hub/models--Some--Model-1B/snapshots/0a1b", False),
+        ("Other/Model-2B", "Some/Model-1B", True),
+        ("", "Some/Model-1B", False),
+    ):
+        saved.model.peft_config["default"].base_model_name_or_path = base
+        saved.save_adapter(tmp_path)
+        policy = tiny_policy()
+        policy.base.config.name_or_path = own
+        caplog.clear()
+        policy.load_adapter(tmp_path)
+        assert ("is an adapter for Other/Model-2B and fits by its shape only" in caplog.text) == warned, (base, own)
+    for value in (float("nan"), float("inf")):
+        with torch.no_grad():
+            next(iter(saved.trainable_parameters()))[0, 0] = value
+        saved.save_adapter(tmp_path)
+        with pytest.raises(DataError, match=r"has NaN or infinite weights, such as .*lora_A.*; give another folder"):
+            tiny_policy().load_adapter(tmp_path)
 
 
 CHATML = (

@@ -51,6 +51,11 @@ def test_figures_are_means_over_the_last_steps(tmp_path: Path) -> None:
         "unscored": "24 rollouts of the run", "tokens/s": "200 of policy and executor in rollouts", "cost": "3.5",
         "seconds a step": "5.0   generate 1.0  execute 3.0  update 1.0", "validation": "step 8: overall 62",
     }  # fmt: skip
+    # The last step used a batch that was sampled in the one before.
+    path = write(tmp_path / "ahead.jsonl", run(), step(1), step(2, seconds={"execute": 1.0, "update": 1.0}))
+    found = look_at_log(LogReader(path, rollouts=False))
+    assert found.figures["tokens/s"].startswith("320 ")  # 1,600 in 5 s of rollouts
+    assert found.figures["seconds a step"] == "3.5   generate 0.5  execute 2.0  update 1.0"
     assert curve([1.0]) == "" and curve([1.0, math.nan, 3.0]) == "▁█"
     assert len(curve([float(n) for n in range(999)])) <= 60
 

@@ -1,0 +1,138 @@
+"""What someone meets who tries the commands for the first time: closed pipes, full disks, missing models and data."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.cli import CommandLine
+from helpers.finished import FinishedRun
+from helpers.processes import ROOT, program
+
+from llm_as_judge.commands.cli import file_problem
+from llm_as_judge.commands.doctor import checks_of, run_check
+from llm_as_judge.config.loading import load_config
+
+
+def test_a_command_whose_output_nobody_reads_is_silent(here: Path, finished_run: FinishedRun) -> None:
+    wrong = []
+    for words in (["--help"], ["plan"], ["plan", "--json"], ["analyze", finished_run.log], ["workflow", "--help"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            command = [sys.executable, "-m", "llm_as_judge", *map(str, words)]
+            done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+        finally:
+            os.close(writer)
+        if (done.returncode, done.stderr) != (141, ""):
+            wrong.append((words, done.returncode, done.stderr))
+    assert not wrong
+
+
+def test_plan_gives_a_small_policys_size(here: Path, cli: CommandLine) -> None:
+    first = cli("plan").splitlines()[0]
+    assert first.startswith("A policy of 1.0 million parameters"), first
+    assert cli("plan", "--config", "config/training.yaml").startswith("A policy of 7.6")
+
+
+def test_training_says_how_to_make_a_short_run_shorter(finished_run: FinishedRun) -> None:
+    before, short, _ = finished_run.printed.partition("--set baselines=none")
+    assert short and "held-out problems are solved before and after training" in " ".join(before.split())
+
+
+# Doctor
+
+#: Prints doctor's model line for a model on the hub, where the hub cannot be reached.
+MODEL_LINE = """
+import json, sys
+from llm_as_judge.commands.doctor import checks_of, run_check
+from llm_as_judge.config.loading import load_config
+check = run_check("model", checks_of(load_config("config/training.yaml", ["model_name=some/model"]))["model"])
+print(json.dumps([check.ok, check.detail]))
+"""
+
+
+def test_a_model_is_ready_only_in_the_cache_or_on_a_hub_that_answers(here: Path) -> None:
+    def asked() -> list[object]:
+        places = {"HF_HOME": here, "HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_OFFLINE": "0"}
+        done = program(sys.executable, "-c", MODEL_LINE, **places)
+        assert done.returncode == 0, done.stderr
+        found: list[object] = json.loads(done.stdout)
+        return found
+
+    ok, detail = asked()
+    assert not ok and "some/model: neither" in str(detail) and "HF_TOKEN" in str(detail)
+    cache = here / "hub/models--some--model"
+    for name in ("refs", "snapshots/abc"):
+        (cache / name).mkdir(parents=True)
+    (cache / "refs/main").write_text("abc")
+    (cache / "snapshots/abc/config.json").write_text("{}")
+    assert not asked()[0], "a configuration alone is no model"
+    (cache / "snapshots/abc/model.safetensors").touch()
+    ok, detail = asked()
+    assert ok and "in the cache" in str(detail)
+
+
+#: Prints doctor's line for a folder to which nothing of a megabyte can be written, as on a full disk.
+FOLDER_LINE = """
+import json, resource
+from llm_as_judge.commands.doctor import checks_of, run_check
+from llm_as_judge.config.loading import load_config
+checks = checks_of(load_config(None, ["output_dir=a/b"]))
+before = run_check("", checks["folder a/b"])
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+after = run_check("", checks["folder a/b"])
+print(json.dumps([before.ok, before.detail, after.ok, after.detail]))
+"""
+
+
+def test_a_folder_is_ready_if_it_takes_files_and_none_is_left_behind(here: Path) -> None:
+    done = program(sys.executable, "-c", FOLDER_LINE)
+    assert done.returncode == 0, done.stderr
+    before, free, after, full = json.loads(done.stdout)
+    assert before and "GB free" in free and not list(here.iterdir())
+    assert not after and full.startswith("a/b: file too large; make room there") and "--set output_dir=DIR" in full
+    Path("taken").touch()
+    check = run_check("", checks_of(load_config(None, ["output_dir=taken/x"]))["folder taken/x"])
+    assert not check.ok and "taken/x: not a directory; make room there" in check.detail
+
+
+def test_doctor_says_how_to_get_the_data(here: Path) -> None:
+    check = run_check("data", checks_of(load_config("config/training.yaml"))["data"])
+    assert not check.ok and "llm-as-judge data download" in check.detail
+
+
+# Cures
+
+
+def test_a_full_or_protected_place_has_a_cure_that_the_command_has() -> None:
+    for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+        error = OSError(number, "", "/place")
+        shown = {command: str(file_problem(error, command)) for command in ("train", "export", "report", "data")}
+        assert all(text.startswith("/place: ") and "make room there" in text for text in shown.values())
+        assert [command for command, text in shown.items() if "output_dir" in text] == ["train"]
+        assert "llm-as-judge export DIR" in shown["export"] and "llm-as-judge report LOG" in shown["report"]
+    assert file_problem(OSError("of a library")) is None and file_problem(ValueError("x")) is None
+
+
+def test_data_that_is_not_there_and_a_missing_library_have_cures(
+    here: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "llm-as-judge data download" in cli.refused("data", "check")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    shown = cli.refused("data", "download", "--datasets", "gsm8k")
+    assert "datasets library is not installed" in shown and "again later" not in shown
+    assert "put these files into" in shown
+
+
+def test_scripts_start_under_sh_and_name_what_is_missing(here: Path) -> None:
+    done = program("sh", ROOT / "scripts/run_full_pipeline.sh", "--help")
+    assert done.returncode == 0 and done.stdout.startswith("Download, process, train, evaluate"), done.stderr
+    python = here / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    done = program("sh", ROOT / "scripts/launch_vllm.sh", PYTHON=python)
+    assert done.returncode == 2 and done.stderr.startswith(f"error: {python} cannot import vllm; install it")
