@@ -19,6 +19,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from helpers.judging import asked
 from helpers.rollouts import record_of
@@ -192,7 +193,10 @@ def official_metric(name: Metric, text: str) -> object:
 
 
 def vote(domain: Domain) -> Callable[[str], Coroutine[Any, Any, object]]:
-    return lambda text: _chosen(PROBLEMS[domain], [record_of(0, 0, rollout(text))] * 2, Scripted(text).run_code)
+    drafts = [record_of(0, 0, rollout("short"))] * 2
+    return lambda text: _chosen(
+        PROBLEMS[domain], [msgspec.structs.replace(draft, answer=text) for draft in drafts], Scripted(text).run_code
+    )
 
 
 #: Reader -> characters of the largest text that reaches it.
