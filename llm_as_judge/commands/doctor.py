@@ -193,14 +193,18 @@ def _data(settings: "Config") -> str:
 
 
 def _endpoint(settings: "Config", role: str) -> str:
-    """One completion by the client of training; the embedded server is started for it."""
+    """One completion by the client of training; the embedded server is started for it, local weights are loaded."""
     import asyncio
 
     from llm_as_judge.assembly.services import open_clients
+    from llm_as_judge.config.schema import POLICY
 
     async def ask() -> str:
         async with open_clients(settings, [role]) as clients:
             endpoint = clients[role].config
+            if endpoint.provider == "local":
+                own = endpoint.model == POLICY
+                return "the policy's base weights (see model)" if own else f"{endpoint.model}: answers in this process"
             return "; ".join([f"{endpoint.base_url}: {endpoint.model} answers", *clients[role].remarks])
 
     return asyncio.run(ask())

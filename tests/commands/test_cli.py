@@ -300,6 +300,10 @@ def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.M
     assert [name for name in ("python", "machine", "sandbox", "folder checkpoints") if not found[name]["ok"]] == []
     assert [name for name in ("model", "executor", "folder logs", "data", "torch") if found[name]["ok"]] == []
     assert "no.jsonl" in found["data"]["detail"] and "model.device=cuda:0" in found["torch"]["detail"]
+    own = checks(cli, settings=["executor.provider=local", "executor.model=policy", "judge.mode=rules"])
+    assert own["executor"] == {**own["executor"], "ok": True, "detail": "the policy's base weights (see model)"}
+    other = checks(cli, settings=["executor.provider=local", "executor.model=./empty", "judge.mode=rules"])
+    assert not other["executor"]["ok"] and "'./empty': ./empty cannot be loaded" in other["executor"]["detail"]
 
 
 @pytest.mark.slow
