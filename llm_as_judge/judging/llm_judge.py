@@ -78,7 +78,9 @@ def parse_json_verdict(text: str) -> bool | None:
     """``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
     text, place = _without_thinking(text), 0
     said: list[object] = []
-    while (place := text.find("{", place)) >= 0 and len(said) < _MOST_OBJECTS:
+    for _ in range(_MOST_OBJECTS):
+        if (place := text.find("{", place)) < 0:
+            break
         try:
             loaded, place = json.JSONDecoder().raw_decode(text, place)
         except (ValueError, RecursionError):
