@@ -9,11 +9,11 @@ import keyword
 from collections import Counter
 from functools import lru_cache
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import names_of, quiet_parse
 from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import LONGEST_SOURCE
-from llm_as_judge.sandbox.split_plan import bound_names, mentioned, plan
+from llm_as_judge.sandbox.split_plan import mentioned, plan
 
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
@@ -40,7 +40,7 @@ def tested_function(tests: str) -> str:
     there is not exactly one.
     """
     tree = syntax_tree("tests", tests)
-    bound = bound_names(tree)
+    bound, _ = names_of(tests)
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     called = Counter(name for node in asserts for name in _called(node))
     names = [name for name, n in called.items() if n == len(asserts) and not (name in bound or hasattr(builtins, name))]

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import names_of, quiet_parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 
@@ -45,8 +45,8 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     try:
         tree = quiet_parse(tests)
         found = _Tests(tree, entry_point)
-        unbound = {n.id for n in found.nodes if isinstance(n, ast.Name)} - {entry_point, *_GIVEN} - _BUILTINS
-        unbound -= bound_names(tree) | bound_names(quiet_parse(prelude))
+        bound, loaded = names_of(tests)
+        unbound = loaded - bound - names_of(prelude)[0] - {entry_point, *_GIVEN} - _BUILTINS
     except SyntaxError as error:
         raise DataError(f"the tests of {entry_point!r} are not Python: {error}") from None
     modules = unbound & sys.stdlib_module_names
@@ -218,22 +218,6 @@ def _root(node: ast.AST) -> str | None:
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
-
-
-def bound_names(tree: ast.AST) -> set[str]:
-    """Names that are given a value anywhere in ``tree``."""
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                bound.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-            case ast.ExceptHandler(name=str(name)):
-                bound.add(name)
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                bound.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
-    return bound
 
 
 def mentioned(nodes: Iterable[ast.AST]) -> set[str]:
