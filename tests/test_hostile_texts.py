@@ -230,7 +230,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
 OWN_TEXTS = re.compile(
     r"config/.*|data/.*|commands/.*|assembly/.*|policy/.*|integrations/.*|embedded/.*|views/.*|(files|events|errors)\.py"
     r"|evaluation/(analysis|summary)\.py|rl/(buffer|checkpoint|pipeline)\.py|judging/calibration\.py|llm/protocol\.py"
-    r"|workflow/(contract|source)\.py|sandbox/(split_plan|code_verdict)\.py"
+    r"|workflow/(contract|source)\.py|sandbox/split_plan\.py"
     r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/.*"
 )
 

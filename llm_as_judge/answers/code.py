@@ -71,28 +71,29 @@ def defining_block(text: str, name: str) -> str:
 def _used(source: str, others: list[str]) -> list[str]:
     """Those of ``others`` that bind a name which ``source``, or one of them, uses and lacks."""
     used = list[str]()
-    bound, loaded = _names(source)
+    bound, loaded = names_of(source)
     while missing := loaded - bound - set(dir(builtins)):
-        found = next((block for block in others if block not in used and _names(block)[0] & missing), None)
+        found = next((block for block in others if block not in used and names_of(block)[0] & missing), None)
         if found is None:
             break
         used.append(found)
-        bound, loaded = (a | b for a, b in zip((bound, loaded), _names(found), strict=True))
+        bound, loaded = (a | b for a, b in zip((bound, loaded), names_of(found), strict=True))
     return sorted(used, key=others.index)
 
 
-def _names(source: str) -> tuple[set[str], set[str]]:
-    """The names that a source binds anywhere, and those that it reads."""
+def names_of(source: str) -> tuple[set[str], set[str]]:
+    """The names that a source gives a value anywhere, and those that it reads. Raises ``SyntaxError``."""
     bound, loaded = set[str](), set[str]()
     for node in ast.walk(quiet_parse(source)):
-        if isinstance(node, ast.Name):
-            (loaded if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, ast.alias):
-            bound.add((node.asname or node.name).partition(".")[0])
-        elif isinstance(node, ast.arg):
-            bound.add(node.arg)
-        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            bound.add(node.name)
+        match node:
+            case ast.Name(id=name):
+                (loaded if isinstance(node.ctx, ast.Load) else bound).add(name)
+            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+                bound.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                bound.add(name)
+            case ast.alias():
+                bound.add((node.asname or node.name).partition(".")[0])
     return bound, loaded
 
 

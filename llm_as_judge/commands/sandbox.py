@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import DataError, SandboxFault
+from llm_as_judge.errors import SandboxFault
 from llm_as_judge.files import read_source
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def verdict(
     solution: Annotated[Path, typer.Option(metavar="FILE", help="File with the solution.")],
     tests: Annotated[
         Path,
-        typer.Option(metavar="FILE", help="File with asserts, def check(candidate), or test functions and classes."),
+        typer.Option(metavar="FILE", help="File with asserts, or with def check(candidate)."),
     ],
     entry_point: Annotated[
         str,
@@ -70,13 +70,12 @@ def verdict(
     ``mode`` of the result is split if the solution ran in a process of its own, nonce if the tests do not allow that. A
     solution written to deceive could have forged a weak verdict.
     """
-    from llm_as_judge.sandbox.code_verdict import vacuous
+    from llm_as_judge.data.check import prove_tests
 
     solution_text, tests_text = read_source(solution), read_source(tests)
 
     async def judge(box: "Sandbox") -> "CodeVerdict":
-        if found := await vacuous(box, tests_text, entry_point):
-            raise DataError(f"{tests}:{found.line}: {found.reason}")
+        await prove_tests(box, tests_text, entry_point)
         return await box.verdict(solution_text, tests_text, entry_point)
 
     found, sandbox = limits.run(judge)

@@ -9,8 +9,6 @@ import hmac
 import json
 import logging
 import socket
-import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,7 +19,15 @@ from aiohttp import web
 
 from llm_as_judge.commands.serve_chat import ChatRequest, cut_at, read_request
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
-from llm_as_judge.llm.protocol import LONGEST_BODY, RequestError, body_of, error_body, errors_as_json
+from llm_as_judge.llm.protocol import (
+    LONGEST_BODY,
+    RequestError,
+    body_of,
+    error_body,
+    errors_as_json,
+    reply_head,
+    usage_of,
+)
 from llm_as_judge.solver import Solution, Solver
 from llm_as_judge.types import DOMAINS, Domain
 
@@ -104,7 +110,7 @@ class Endpoint:
                 return await self._stream(http, request)
             solutions = await _all([self._solve(request, i) for i in range(request.n)])
         choices = [_choice(i, solution, request) for i, solution in enumerate(solutions)]
-        return web.json_response({**_head(request, "chat.completion"), "choices": choices, "usage": _usage(solutions)})
+        return web.json_response({**reply_head(request.model), "choices": choices, "usage": _usage(solutions)})
 
     @contextmanager
     def _reserved(self, count: int) -> Iterator[None]:
@@ -133,7 +139,7 @@ class Endpoint:
         """Server-sent events: each choice's workflow as soon as it is written, then its answer in one piece."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(http)
-        head = _head(request, "chat.completion.chunk")
+        head = reply_head(request.model, "chat.completion.chunk")
 
         async def send(data: object) -> None:
             await response.write(f"data: {json.dumps(data)}\n\n".encode())
@@ -187,11 +193,6 @@ async def _all(work: Sequence[Coroutine[Any, Any, Solution]]) -> list[Solution]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _head(request: ChatRequest, kind: str) -> dict[str, Any]:
-    name = f"chatcmpl-{uuid.uuid4().hex[:16]}"
-    return {"id": name, "object": kind, "created": int(time.time()), "model": request.model}
-
-
 def _choice(index: int, solution: Solution, request: ChatRequest) -> dict[str, Any]:
     """The answer, with the workflow in the field where reasoning models have their reasoning."""
     execution = solution.execution
@@ -211,7 +212,6 @@ def _choice(index: int, solution: Solution, request: ChatRequest) -> dict[str, A
     return {"index": index, "message": message, "finish_reason": "stop", "logprobs": None, "workflow": workflow}
 
 
-def _usage(solutions: Sequence[Solution]) -> dict[str, Any]:
+def _usage(solutions: Sequence[Solution]) -> dict[str, int]:
     """Tokens of policy and executor together."""
-    prompt, completion = map(sum, zip(*(solution.tokens() for solution in solutions), strict=True))
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
+    return usage_of(*map(sum, zip(*(solution.tokens() for solution in solutions), strict=True)))

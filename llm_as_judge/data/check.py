@@ -5,20 +5,21 @@ policy must pass for the reference solution too. A rejected one is a fault of th
 Hidden tests must reject solutions that do nothing; runs refuse such problems before they begin (``refuse_vacuous``).
 """
 
+import ast
 import asyncio
 from collections.abc import Awaitable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import recognise
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
 from llm_as_judge.judging.judge import OFFICIAL, Judge
-from llm_as_judge.sandbox.code_verdict import vacuous
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.types import Problem
@@ -60,13 +61,13 @@ async def check_golds(paths: Iterable[Path], dataset: Dataset | None, sandbox: S
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, record)
+            problem, answers = _parsed(dataset, record, place)
         except DataError as error:
             failures.append(Failure(place, str(error)))
         else:
             golds += len(answers)
             checks += [_check(judge, sandbox, problem, gold) for gold in answers]
-            checks += [_check_tests(sandbox, problem, place)] if problem.reference.tests else []
+            checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
         if len(checks) >= _CONCURRENT:
             failures += [failure for found in await asyncio.gather(*checks) for failure in found]
             checks = []
@@ -82,31 +83,42 @@ async def refuse_vacuous(problems: Iterable[Problem], sandbox: Sandbox) -> None:
     Takes 1.7 s for 100 problems on two cores. Problems that were not read from a file are not checked.
     """
     distinct = {p.reference.tests: p for p in problems if p.place and p.reference.tests}
-    found = await asyncio.gather(*(_vacuous(sandbox, problem) for problem in distinct.values()))
     faults = Faults()
-    for problem, reason in zip(distinct.values(), found, strict=True):
-        if reason:
-            faults.add(problem.place, reason)
+    for found in await asyncio.gather(*(_check_tests(sandbox, problem) for problem in distinct.values())):
+        for failure in found:
+            faults.add(failure.id, failure.reason)
     if faults.count:
         raise DataError(str(faults))
 
 
-async def _vacuous(sandbox: Sandbox, problem: Problem) -> str:
-    """Why the hidden tests of a code problem prove nothing or cannot run, or ""."""
-    reference, entry_point = problem.reference, problem.question.entry_point or ""
+async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: str = "") -> None:
+    """Raises ``DataError`` if the tests also pass a function that returns None or, if they may catch that, one that
+    raises; also as ``Sandbox.verdict`` does, and ``SandboxFault``. Costs one verdict or two.
+    """
+    nodes = [*ast.walk(syntax_tree("tests", tests))]
+    bodies = {"returns None": "return None"}
+    if any(isinstance(node, (ast.Try, ast.With, ast.AsyncWith)) for node in nodes):
+        bodies["raises an exception"] = "raise Exception('not implemented')"
+    for behaviour, body in bodies.items():
+        solution = f"def {entry_point}(*args, **kwargs):\n    {body}\n"
+        verdict = await sandbox.verdict(solution, tests, entry_point, prelude=prelude)
+        if verdict.outcome == "fault":
+            raise SandboxFault(f"the tests could not be checked: {verdict.error}")
+        if verdict.passed:
+            line = min((node.lineno for node in nodes if isinstance(node, ast.Assert)), default=1)
+            raise DataError(
+                f"line {line} of the tests: the tests also pass a function that {behaviour}; assert what it must return"
+            )
+
+
+async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
+    """Why the hidden tests of a code problem prove nothing or cannot run."""
+    question, reference = problem.question, problem.reference
     try:
-        found = await vacuous(sandbox, reference.tests, entry_point, reference.prelude)
+        await prove_tests(sandbox, reference.tests, question.entry_point or "", reference.prelude)
     except DataError as error:
-        return f"{problem.question.id}: {error}"
-    return f"{problem.question.id}: line {found.line} of the tests: {found.reason}" if found else ""
-
-
-async def _check_tests(sandbox: Sandbox, problem: Problem, place: str) -> list[Failure]:
-    try:
-        reason = await _vacuous(sandbox, problem)
-    except SandboxFault as error:
-        reason = str(error)
-    return [Failure(place, reason)] if reason else []
+        return [Failure(problem.place, f"{question.id}: {error}")]
+    return []
 
 
 async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[Failure]:
@@ -128,10 +140,10 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     return [Failure(question.id, reason) for reason in reasons]
 
 
-def _parsed(dataset: Dataset | None, record: Record) -> tuple[Problem, tuple[str, ...]]:
+def _parsed(dataset: Dataset | None, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a record, and replies that must be judged correct."""
     dataset = dataset or DATASETS.get(recognise(record))
+    problem = replace((dataset or custom).parse(record), place=place)
     if dataset:
-        return dataset.parse(record), dataset.golds(record)
-    problem = custom.parse(record)
+        return problem, dataset.golds(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

@@ -1,45 +1,37 @@
 """Checks of a code problem's tests when the problem is read, before any solution is judged.
 
-Tests that do not parse, never use the function or assert nothing would break a run or pass any solution.
+Whether the tests also pass a function that does nothing is found by running them (``data.check``).
 """
 
 import ast
 import builtins
 import keyword
 from collections import Counter
-from collections.abc import Iterable
 from functools import lru_cache
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import names_of, quiet_parse
 from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import LONGEST_SOURCE
-from llm_as_judge.sandbox.split_plan import bound_names
+from llm_as_judge.sandbox.split_plan import mentioned, plan
 
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
 def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[str, ...]) -> None:
-    """Raises ``DataError`` if ``tests`` (asserts, or ``def check(candidate)``) cannot judge a solution, or a public
-    test is not a single assert on the function.
+    """Raises ``DataError`` if ``tests`` are neither asserts nor ``def check(candidate)``, or a public test is not a
+    single assert on the function.
     """
     if not entry_point.isidentifier() or keyword.iskeyword(entry_point):
         raise DataError(f"field 'entry_point' must be the name of a function, got {short(entry_point)}")
     syntax_tree("prelude", prelude)
-    tree = syntax_tree("tests", tests)
-    checks = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "check"]
-    if checks and entry_point != "check":
-        if not checks[-1].args.args:
-            raise DataError("field 'tests': check must take the function to test: def check(candidate)")
-        where, function = checks[-1].body, checks[-1].args.args[0].arg
-    else:
-        where, function = tree.body, entry_point
-    if not {function, entry_point} & _mentioned(where):
-        raise DataError(f"field 'tests' never uses {function}, so that any solution would pass; call it in an assert")
-    if not any(isinstance(node, (ast.Assert, ast.Raise)) or _asserting(node) for node in ast.walk(tree)):
-        raise DataError("field 'tests' asserts nothing, so that any solution would pass; write assert f(...) == ...")
+    syntax_tree("tests", tests)
+    try:
+        plan(tests, prelude, entry_point)
+    except DataError as error:
+        raise DataError(f"field 'tests': {error}") from None
     for test in public_tests:
         body = syntax_tree("public_tests", test).body
-        if len(body) != 1 or not isinstance(body[0], ast.Assert) or entry_point not in _mentioned(body):
+        if len(body) != 1 or not isinstance(body[0], ast.Assert) or entry_point not in mentioned(ast.walk(body[0])):
             raise DataError(f"field 'public_tests' must hold single asserts on {entry_point}, got {short(test)}")
 
 
@@ -48,7 +40,7 @@ def tested_function(tests: str) -> str:
     there is not exactly one.
     """
     tree = syntax_tree("tests", tests)
-    bound = bound_names(tree)
+    bound, _ = names_of(tests)
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     called = Counter(name for node in asserts for name in _called(node))
     names = [name for name, n in called.items() if n == len(asserts) and not (name in bound or hasattr(builtins, name))]
@@ -66,20 +58,5 @@ def syntax_tree(field: str, source: str) -> ast.Module:
         raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
 
 
-def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
-    inside = [inner for node in nodes for inner in ast.walk(node)]
-    return {node.id for node in inside if isinstance(node, ast.Name)} | {
-        node.attr for node in inside if isinstance(node, ast.Attribute)
-    }
-
-
 def _called(node: ast.AST) -> set[str]:
     return {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-
-
-def _asserting(node: ast.AST) -> bool:
-    """Whether ``node`` is a call such as ``self.assertEqual``."""
-    if not isinstance(node, ast.Call):
-        return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    return str(name).lower().startswith("assert")

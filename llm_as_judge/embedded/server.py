@@ -11,7 +11,6 @@ import os
 import queue
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -21,7 +20,17 @@ from pydantic import Field
 
 from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm.protocol import LONGEST_BODY, Body, Message, RequestError, body_of, checked, errors_as_json
+from llm_as_judge.llm.protocol import (
+    LONGEST_BODY,
+    Body,
+    Message,
+    RequestError,
+    body_of,
+    checked,
+    errors_as_json,
+    reply_head,
+    usage_of,
+)
 
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
@@ -139,21 +148,8 @@ class Service:
             }
             for i, r in enumerate(requests)
         ]
-        prompt, completion = len(requests[0].prompt), sum(len(r.output) for r in requests)
-        return web.json_response(
-            {
-                "id": f"chatcmpl-{uuid.uuid4().hex[:12]}",
-                "object": "chat.completion",
-                "created": int(time.time()),
-                "model": self.model,
-                "choices": choices,
-                "usage": {
-                    "prompt_tokens": prompt,
-                    "completion_tokens": completion,
-                    "total_tokens": prompt + completion,
-                },
-            }
-        )
+        usage = usage_of(len(requests[0].prompt), sum(len(r.output) for r in requests))
+        return web.json_response({**reply_head(self.model), "choices": choices, "usage": usage})
 
     async def lease(self, http: web.Request) -> web.StreamResponse:
         """Holds the connection of a run open until the run or this server ends."""

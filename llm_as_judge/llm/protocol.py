@@ -1,10 +1,12 @@
-"""The server's side of the OpenAI protocol: reading requests and reporting errors.
+"""The server's side of the OpenAI protocol: reading requests, the frame of replies, reporting errors.
 
 Used by both servers of the package, the nano executor and ``llm-as-judge serve``.
 """
 
 import json
 import logging
+import time
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -106,6 +108,15 @@ async def body_of(http: web.Request) -> dict[str, Any]:
     if not isinstance(body, dict):
         raise RequestError("the body must be a JSON object")
     return body
+
+
+def reply_head(model: str, kind: str = "chat.completion") -> dict[str, Any]:
+    """The fields that a reply and each part of a stream begin with."""
+    return {"id": f"chatcmpl-{uuid.uuid4().hex[:16]}", "object": kind, "created": int(time.time()), "model": model}
+
+
+def usage_of(prompt: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:

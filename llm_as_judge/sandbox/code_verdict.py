@@ -1,23 +1,19 @@
 """Verdicts that a solution cannot forge: its tests run in another child, and the host carries values between them."""
 
-import ast
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
-from llm_as_judge.answers.code import quiet_parse
-from llm_as_judge.errors import DataError, SandboxFault
+from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
 from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
-from llm_as_judge.sandbox.split_plan import doubtful_lines, failing, is_assert, plan, unittest_assert
+from llm_as_judge.sandbox.split_plan import plan
 from llm_as_judge.sandbox.zygote_client import Child
 
 #: Runs so many children in one run of the sandbox.
 RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
 
-_TRIED = 20  # lines of one problem with asserts whose failure something may hide
 #: Why a child was killed when the other one ended first.
 _STOPPED = "stopped"
 _REPLY = ("value", "error", "message", "arguments", "items", "ended")
@@ -26,7 +22,7 @@ _REPLY = ("value", "error", "message", "arguments", "items", "ended")
 async def judge(
     run: RunChildren, solution: str, tests: str, entry_point: str, prelude: str = "", *, isolated: bool = True
 ) -> CodeVerdict:
-    """Run ``tests`` on ``solution``: ``def check(candidate)``, plain asserts, test functions or ``TestCase`` classes.
+    """Run ``tests`` on ``solution``: plain asserts or ``def check(candidate)``.
 
     The tests first run with every change that the function made to its arguments. If that passes and arguments were
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
@@ -116,40 +112,3 @@ class JudgesCode(Protocol):
     """Part of ``Sandbox`` used here."""
 
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict: ...
-
-
-@dataclass(frozen=True, slots=True)
-class VacuousTests:
-    """Tests that pass solutions which do nothing, or an assert that decides nothing; ``line`` is that of the assert."""
-
-    line: int
-    reason: str
-
-
-async def vacuous(sandbox: JudgesCode, tests: str, entry_point: str, prelude: str = "") -> VacuousTests | None:
-    """Whether the tests also pass a function that returns None or one that raises; None if they do not.
-
-    Costs one verdict, or two if the tests can catch exceptions, and one for each doubtful assert. Raises ``DataError``
-    as ``judge`` does, and ``SandboxFault``.
-    """
-    bodies = {"returns None": "return None"}
-    nodes = [*ast.walk(quiet_parse(tests))] if plan(tests, prelude, entry_point) else []
-    if any(isinstance(n, (ast.Try, ast.With, ast.AsyncWith)) or unittest_assert(n) is not None for n in nodes):
-        bodies["raises an exception"] = "raise Exception('not implemented')"
-
-    async def passes(tests: str, body: str) -> bool:
-        solution = f"def {entry_point}(*args, **kwargs):\n    {body}\n"
-        verdict = await sandbox.verdict(solution, tests, entry_point, prelude=prelude)
-        if verdict.outcome == "fault":
-            raise SandboxFault(f"the tests could not be checked: {verdict.error}")
-        return verdict.passed
-
-    for behaviour, body in bodies.items():
-        if await passes(tests, body):
-            line = min((n.lineno for n in nodes if is_assert(n)), default=1)
-            return VacuousTests(line, f"the tests also pass a function that {behaviour}; assert what it must return")
-    for line in doubtful_lines(tests)[:_TRIED]:
-        with suppress(DataError):  # it failed before the function was called
-            if await passes(failing(tests, entry_point, line), bodies["returns None"]):
-                return VacuousTests(line, "the tests also pass if this assert fails; call it where its failure is seen")
-    return None

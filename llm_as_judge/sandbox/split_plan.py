@@ -8,27 +8,22 @@ their own process; their verdict is weak.
 import ast
 import builtins
 import functools
-import operator
 import sys
-import unittest
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeGuard
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import names_of, quiet_parse
 from llm_as_judge.errors import DataError
-from llm_as_judge.sandbox.guest import pytest_names
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 
 _BUILTINS = frozenset(dir(builtins))
 _GIVEN = ("__name__", "__file__")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-#: Starts of the names of functions that are called because of their names, besides tests.
-_CALLED = ("setup", "teardown", "__")
+#: What runs tests of another style than asserts.
+_RUNNERS = ("pytest", "unittest")
+_CURE = "write the tests as asserts, or as asserts in check(candidate)"
 #: Names that show that tests look beyond values: at output, at the function itself, into modules.
-_BEYOND_VALUES = frozenset(
-    ("stdout", "stderr", "redirect_stdout", "redirect_stderr", "capsys", "mock", "patch", "monkeypatch", "inspect")
-)
+_BEYOND_VALUES = frozenset(("stdout", "stderr", "redirect_stdout", "redirect_stderr", "mock", "patch", "inspect"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +37,16 @@ class SplitPlan:
 
 @functools.lru_cache(maxsize=64)  # the rollouts of a group have the same tests
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
-    """Raises ``DataError`` for tests that are empty, not Python, or never use the function, that have an assert that
-    never runs, or use what a child lacks.
+    """How to run ``tests``, asserts or ``def check(candidate)``. Raises ``DataError`` for tests that are empty, not
+    Python, never use the function or have another style.
     """
     if not tests.strip():
         raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
     try:
         tree = quiet_parse(tests)
         found = _Tests(tree, entry_point)
-        unbound = {n.id for n in found.nodes if isinstance(n, ast.Name)} - {entry_point, *_GIVEN} - _BUILTINS
-        unbound -= bound_names(tree) | bound_names(quiet_parse(prelude))
+        bound, loaded = names_of(tests)
+        unbound = loaded - bound - names_of(prelude)[0] - {entry_point, *_GIVEN} - _BUILTINS
     except SyntaxError as error:
         raise DataError(f"the tests of {entry_point!r} are not Python: {error}") from None
     modules = unbound & sys.stdlib_module_names
@@ -70,54 +65,33 @@ class _Tests:
     def __init__(self, tree: ast.Module, entry_point: str) -> None:
         self.nodes = list(ast.walk(tree))
         check = next((n for n in self.nodes if isinstance(n, ast.FunctionDef) and n.name == "check"), None)
-        arguments = check.args.args[:1] if check and entry_point != "check" else []
-        if not arguments and entry_point not in _mentioned(self.nodes):
+        arguments = [a.arg for a in check.args.args[:1]] if check and entry_point != "check" else []
+        if check and entry_point != "check" and not arguments:
+            raise DataError("check must take the function to test: def check(candidate)")
+        if not {entry_point, *arguments} & mentioned(self.nodes):
             raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
-        self._refuse_idle(tree, entry_point)
-        self._refuse_lacking()
-        self.candidates = _closure({entry_point, *(a.arg for a in arguments)}, self._forwarding)
+        self._refuse_other_styles(tree, entry_point)
+        self.candidates = _closure({entry_point, *arguments}, self._forwarding)
         self.returned = _closure(set(), self._bound_to_results)
 
-    def _refuse_idle(self, tree: ast.Module, entry_point: str) -> None:
-        """Every assert must be in the script, in a function that is called for its name, or in one that these name."""
-        functions = [node for node in self.nodes if isinstance(node, _FUNCTIONS)]
-        script = list(_executed(tree.body))
-        mentioned = _mentioned(script)
-        classes = [node for node in script if isinstance(node, ast.ClassDef)]
-        unused = [c for c in classes if not (c.bases or c.name.startswith("Test") or c.name in mentioned)]
-        idle = {method for unused_class in unused for method in unused_class.body}
-        decorated = {n for node in script if getattr(node, "decorator_list", ()) for n in ast.walk(node)}
-
-        def named(names: set[str]) -> Iterable[str]:
-            return _mentioned(n for f in functions if f.name in names for n in _executed(f.body))
-
-        by_name = [n for n in script if isinstance(n, _FUNCTIONS) and _called_by_name(n, n in decorated)]
-        running = _closure(mentioned | {n.name for n in by_name if n not in idle}, named)
-        lines = [n.lineno for f in functions if f.name not in running for n in _executed(f.body) if is_assert(n)]
-        if lines:
-            raise DataError(
-                f"the assert in line {min(lines)} of the tests of {entry_point!r} never runs: call its function, or "
-                "make it a test without parameters"
-            )
-
-    def _refuse_lacking(self) -> None:
-        """Tests that use what a child lacks would fail with every solution."""
-        tried = {n for node in self.nodes if isinstance(node, ast.Try) for n in ast.walk(node)}
+    def _refuse_other_styles(self, tree: ast.Module, entry_point: str) -> None:
+        """Refuse tests for a runner: its imports, and functions that test and that only a runner would call."""
         for node in self.nodes:
-            match node:
-                case ast.Import(names=aliases) if node not in tried:
-                    used = [alias.name for alias in aliases]
-                case ast.ImportFrom(module=str(module), names=aliases) if node not in tried:
-                    used = [f"{module}.{alias.name}" for alias in aliases]
-                case ast.Attribute() if _root(node) == "pytest":
-                    used = [ast.unparse(node)]
-                case _:
-                    continue
-            for name in used:
-                if _lacks(name):
-                    raise DataError(
-                        f"line {node.lineno} of the tests uses {name}, which the sandbox lacks: do without it"
-                    )
+            if isinstance(node, (ast.Import, ast.ImportFrom)) and (used := mentioned([node]) & {*_RUNNERS}):
+                raise DataError(
+                    f"line {node.lineno} of the tests imports {min(used)}, which the sandbox lacks: {_CURE}"
+                )
+        functions = [node for node in self.nodes if isinstance(node, _FUNCTIONS)]
+        by_name = {"check", *(f.name for f in functions if f.name.startswith("__"))}
+
+        def called(names: set[str]) -> Iterable[str]:
+            return mentioned(n for f in functions if f.name in names for n in _executed(f.body))
+
+        running = _closure(by_name | mentioned(_executed(tree.body)), called)
+        for function in sorted(functions, key=lambda f: f.lineno):
+            body = [*ast.walk(function)] if function.name not in running else []
+            if entry_point in mentioned(body) or any(isinstance(n, ast.Assert) for n in body):
+                raise DataError(f"line {function.lineno} of the tests: nothing calls {function.name}; {_CURE}")
 
     def calls(self, node: ast.AST | None, names: set[str] | None = None) -> bool:
         """Whether ``node`` is a call of the function."""
@@ -155,7 +129,7 @@ class _Tests:
         """Why the tests cannot be split; "" if they can."""
         for node in self.nodes:
             match node:
-                case ast.Import() | ast.ImportFrom() if "solution" in _mentioned([node]):
+                case ast.Import() | ast.ImportFrom() if "solution" in mentioned([node]):
                     return "the tests import the solution"
                 case ast.Await() | ast.AsyncFunctionDef() | ast.AsyncWith() | ast.AsyncFor():
                     return "the tests are asynchronous"
@@ -169,7 +143,7 @@ class _Tests:
                     return f"the tests look at .{name} of what the function returns"
                 case ast.Attribute(value=ast.Name(id=name)) if name in self.candidates:
                     return "the tests look at the function itself"
-        beyond = _BEYOND_VALUES & _mentioned(self.nodes)
+        beyond = _BEYOND_VALUES & mentioned(self.nodes)
         return f"the tests use {', '.join(sorted(beyond))}" if beyond else ""
 
     def look_at_changes(self) -> bool:
@@ -200,11 +174,11 @@ class _Tests:
 
     def _asserted(self) -> Iterator[ast.expr]:
         """Conditions that are asserted, ``a and b`` as two."""
-        tests = [n.test if isinstance(n, ast.Assert) else unittest_assert(n) for n in self.nodes]
+        tests = [n.test for n in self.nodes if isinstance(n, ast.Assert)]
         for test in tests:
             if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
                 tests += test.values
-            elif test is not None:
+            else:
                 yield test
 
 
@@ -221,85 +195,6 @@ def _executed(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     for node in todo:
         yield node
         todo += [*node.decorator_list, node.args] if isinstance(node, _FUNCTIONS) else ast.iter_child_nodes(node)
-
-
-def _called_by_name(function: ast.FunctionDef | ast.AsyncFunctionDef, decorated: bool) -> bool:
-    """Whether the sandbox or ``unittest`` calls a function because of its name. A decorator may give it arguments."""
-    name, arguments = function.name, function.args
-    if name.startswith("test"):
-        positional = [argument.arg for argument in arguments.posonlyargs + arguments.args]
-        return decorated or {*positional[: len(positional) - len(arguments.defaults)]} <= {"self", "cls"}
-    return name in ("check", "runTest") or name.startswith(_CALLED) or hasattr(unittest.TestCase, name)
-
-
-def _lacks(path: str) -> bool:
-    """Whether a child lacks a module, or a name of pytest."""
-    module, _, rest = path.partition(".")
-    if module != "pytest":
-        return module not in sys.stdlib_module_names | {"solution"}
-    try:
-        operator.attrgetter(rest)(pytest_names) if rest.replace(".", "").isidentifier() else None
-    except AttributeError:
-        return True
-    return False
-
-
-def is_assert(node: ast.AST) -> TypeGuard[ast.Assert | ast.Call]:
-    return isinstance(node, ast.Assert) or unittest_assert(node) is not None
-
-
-def _doubtful_asserts(body: Iterable[ast.AST], inside: bool = False) -> Iterator[ast.stmt]:
-    """Asserts within a generator, a task, ``try`` or ``with``, which may hide their failure.
-
-    Not those under a condition or in a handler, which a right solution may reach and another one not.
-    """
-    for node in body:
-        match node:
-            case ast.If() | ast.IfExp() | ast.Match() | ast.ExceptHandler():
-                continue
-            case ast.Assert() | ast.Expr(value=ast.Call()) if is_assert(getattr(node, "value", node)):
-                if inside:
-                    yield node
-                continue
-            case ast.Try() | ast.With() | ast.AsyncWith() | ast.AsyncFunctionDef():
-                hides = True
-            case ast.FunctionDef(name=name):
-                hides = not name.startswith(("test", "check", *_CALLED)) and name != "runTest"
-            case _:
-                hides = False
-        yield from _doubtful_asserts(ast.iter_child_nodes(node), inside or hides)
-
-
-def doubtful_lines(tests: str) -> list[int]:
-    """The lines of asserts whose failure something around them may hide."""
-    return sorted({node.lineno for node in _doubtful_asserts(quiet_parse(tests).body)})
-
-
-def failing(tests: str, entry_point: str, line: int) -> str:
-    """Tests in which the doubtful asserts of ``line`` fail and no other assert looks at a result."""
-    tree = quiet_parse(tests)
-    found = _Tests(tree, entry_point)
-    doubtful = {node for node in _doubtful_asserts(tree.body) if node.lineno == line}
-
-    class Change(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> Any:
-            if not isinstance(node, (ast.Assert, ast.Expr)) or not is_assert(getattr(node, "value", node)):
-                return self.generic_visit(node)
-            if node in doubtful:
-                return [ast.If(ast.Constant(False), [node], []), ast.Raise(ast.Name("AssertionError", ast.Load()))]
-            looks = _names(node) & (found.candidates | found.returned)
-            return ast.If(ast.Constant(False), [node], []) if looks else node
-
-    return ast.unparse(ast.fix_missing_locations(Change().visit(tree)))
-
-
-def unittest_assert(node: ast.AST) -> ast.expr | None:
-    """``self.assertEqual(a, b)`` and its relatives as the comparison that they make; None for anything else."""
-    match node:
-        case ast.Call(func=ast.Attribute(attr=name), args=[left, *more]) if name.startswith("assert"):
-            equal = name.endswith(("Equal", "Equals")) and "Not" not in name
-            return ast.Compare(left, [ast.Eq() if equal else ast.Lt()] * len(more[:1]), more[:1])
-    return None
 
 
 def _compares_identities(node: ast.Compare) -> bool:
@@ -325,23 +220,8 @@ def _root(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def bound_names(tree: ast.AST) -> set[str]:
-    """Names that are given a value anywhere in ``tree``."""
-    bound: set[str] = set()
-    for node in ast.walk(tree):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name):
-                bound.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                bound.add(name)
-            case ast.ExceptHandler(name=str(name)):
-                bound.add(name)
-            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
-                bound.update((alias.asname or alias.name).partition(".")[0] for alias in aliases)
-    return bound
-
-
-def _mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+def mentioned(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names, attributes and imported names of the nodes themselves, not of those in them."""
     names: set[str] = set()
     for node in nodes:
         match node:

@@ -63,7 +63,6 @@ def test_records_other_spellings_and_good_tests_of_every_kind_are_accepted(tmp_p
     others = [
         CHECK + "assert candidate(1, 2) == 3",
         "try:\n    add('a', 1)\nexcept TypeError:\n    pass\nelse:\n    raise AssertionError",
-        "import unittest\nunittest.TestCase().assertEqual(add(1, 2), 3)",
     ]
     records = [{**CODE, "entry_point": None, "tests": tests} for tests in named]
     problems = read_problems(written(tmp_path, *records, *({**CODE, "tests": tests} for tests in others)))
@@ -89,15 +88,16 @@ def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_pat
         ({"question": "?", "context": "c", "answers": [], "is_impossible": False}, "0 answers"),
         ({"problem": "?", "solution": "no box"}, "boxed"),
         ({"prompt": "def f(): ...", "entry_point": "g", "test": "t", "task_id": "1"}, "'g'"),
-        ({"task_id": "1", "prompt": "def f(x): ...", "entry_point": "f", "test": CHECK + "pass"}, "never uses candid"),
+        ({"task_id": "1", "prompt": "def f(x): ...", "entry_point": "f", "test": CHECK + "pass"}, "'f' never use it"),
         ({"text": "t", "test_list": ["assert 1 == 1"], "task_id": 1}, "no function"),
-        ({**CODE, "tests": ["assert 1 + 2 == 3"]}, "'tests' never uses add, so that any solution would pass"),
-        ({**CODE, "tests": CHECK + "assert add_all(1) == 1"}, "'tests' never uses candidate"),
+        ({**CODE, "tests": ["assert 1 + 2 == 3"]}, "'tests': the tests of 'add' never use it"),
+        ({**CODE, "tests": CHECK + "assert add_all(1) == 1"}, "'tests': the tests of 'add' never use it"),
         ({**CODE, "tests": "def check():\n    assert add(1, 2) == 3"}, "check must take the function to test"),
         ({**CODE, "tests": ["assert add(1, 2) =="]}, "'tests' is not Python in line 1"),
         ({**CODE, "tests": ["assert add('\0', 2) == 3"]}, "'tests' is not Python"),
         ({**CODE, "tests": ["assert add(" + "(" * 5000]}, "'tests' is not Python"),
-        ({**CODE, "tests": ["add(1, 2)"]}, "'tests' asserts nothing"),
+        ({**CODE, "tests": "def test_add():\n    assert add(1, 2) == 3"}, "write the tests as asserts"),
+        ({**CODE, "tests": "import unittest\nassert add(1, 2)"}, "line 1 of the tests imports unittest"),
         ({**CODE, "tests": []}, "a code problem needs 'tests'"),
         ({**CODE, "prelude": "import ("}, "'prelude' is not Python"),
         ({**CODE, "public_tests": ["assert add(1, 2) == 3; assert add(1, 1) == 2"]}, "single asserts on add"),
@@ -230,19 +230,19 @@ def test_check_judges_own_files_and_reports_every_fault(here: Path, cli: Command
     broken = {"problem": "?", "type": "code", "entry_point": "f", "tests": ["assert g(1)"]}
     shown = check(lax, broken, *OWN, status=1)
     assert "own.jsonl:1: lax: line 1 of the tests: the tests also pass a function that returns None" in shown
-    assert "own.jsonl:2: field 'tests' never uses f" in shown
+    assert "own.jsonl:2: field 'tests': the tests of 'f' never use it" in shown
     assert "25 answers of 39 records, 2 faults" in shown
     assert "... and 80 more" in check(*[broken] * 100, status=1)
 
 
 def test_runs_refuse_tests_that_pass_anything_before_they_begin(here: Path, cli: CommandLine, address: str) -> None:
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["import math", "assert (sort([1]) == [1], '')"]}
-    idle = {**lax, "id": "idle", "tests": ["assert sort([1]) == [1]\ndef more(): assert sort([2, 1]) == [1, 2]"]}
-    own, good = written(Path(), *OWN, lax, idle), written(Path(), *OWN, name="good.jsonl")
+    loose = {**lax, "id": "loose", "entry_point": "sort", "tests": ["sort([2, 1])"]}
+    own, good = written(Path(), *OWN, lax, loose), written(Path(), *OWN, name="good.jsonl")
     settings = as_options([f"executor.base_url={address}", f"judge.base_url={address}"])
     files = as_options([f"train_dataset={own}", f"test_dataset={good}"])
     for command in (["evaluate", "--data", own], ["compare", "--data", own], ["train", *files]):
         shown = " ".join(cli.refused(*command, *settings).split())
         assert "own.jsonl:38: lax: line 2 of the tests: the tests also pass a function that returns None" in shown
-        assert "own.jsonl:39: idle: the assert in line 2 of the tests of 'sort' never runs" in shown
+        assert "own.jsonl:39: loose: line 1 of the tests: the tests also pass" in shown
     assert not list(here.rglob("step_*")) and not list(here.rglob("*records*.jsonl"))

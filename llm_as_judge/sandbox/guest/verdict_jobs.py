@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest import values
-from llm_as_judge.sandbox.guest.run_tests import run_tests
-from llm_as_judge.sandbox.guest.runtime import Connection, execute, message_of
+from llm_as_judge.sandbox.guest.runtime import Connection, execute, finished, message_of
 
 
 def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
@@ -80,7 +79,7 @@ def test_apart(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
         namespace[module] = importlib.import_module(module)
     namespace[name] = _Proxy(host, job["in_place"]).function(name)
     sys.modules["__main__"] = sys.modules["solution"]
-    run_tests(job["tests"], namespace, name, may_exit=True)
+    _run_tests(job["tests"], namespace, name, may_exit=True)
     return {"end": "finished"}
 
 
@@ -93,8 +92,26 @@ def test_together(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     namespace = execute(job["source"], "solution", job["prelude"])
     _function(namespace, job["entry_point"])
     tests = host.receive()
-    run_tests(tests["source"], dict(namespace), job["entry_point"])
+    _run_tests(tests["source"], dict(namespace), job["entry_point"])
     return {"end": "finished", "nonce": tests["nonce"]}
+
+
+def _run_tests(source: str, namespace: dict[str, Any], entry_point: str, may_exit: bool = False) -> None:
+    """Execute the tests as a script in ``namespace``, then call its ``check``. Raises the first failure.
+
+    ``may_exit``: ``sys.exit(0)`` ends the script, not the run.
+    """
+    candidate, before = namespace[entry_point], namespace.get("check")
+    # The tests under ``if __name__ == "__main__"`` count.
+    namespace.update(__name__="__main__", __file__="tests.py")
+    try:
+        exec(compile(source, "<tests>", "exec", dont_inherit=True), namespace)
+    except SystemExit as end:
+        if end.code or not may_exit:
+            raise
+    check = namespace.get("check")
+    if check is not before and check is not candidate:
+        finished(check(candidate))  # type: ignore[misc]  # raises if the tests made it no function
 
 
 class _Proxy:
