@@ -32,6 +32,7 @@ from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.evaluation.voting import _chosen
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
+from llm_as_judge.judging import extracting
 from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
@@ -137,6 +138,13 @@ async def audit(text: str) -> None:
     await AuditedJudge(config, Judge(config, accepting), Scripted(text)).verdict(PROBLEMS["math"], text)
 
 
+def copy_out(text: str) -> None:
+    """The copy in a judge's reply, looked for in a candidate."""
+    extracting.build("?", text, 1)
+    for copy in (extracting.read_copy(text), "5", "a b"):
+        extracting.is_part(copy, text)
+
+
 def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, object]]:
     """The operator with the text as the executor's reply, or as every argument."""
 
@@ -215,6 +223,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in get_args(Metric)},
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
+    "judge's copy": (KEPT, copy_out),
     "audit": (KEPT, audit),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},

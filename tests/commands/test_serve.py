@@ -268,7 +268,7 @@ def test_a_taken_port_and_an_empty_key_are_refused(
 ) -> None:
     command = ["serve", "--untrained", "--set", f"executor.base_url={address}"]
     assert "--api-key is empty" in cli.refused(*command, "--host", "0.0.0.0", "--port", 0, "--api-key", "")
-    monkeypatch.setattr("llm_as_judge.solver.Solver", None)  # refused before anything is loaded
+    monkeypatch.setattr("llm_as_judge.solver.Solver.__aenter__", None)  # refused before anything is loaded
     assert "cannot serve at a..b:0" in cli.refused(*command, "--host", "a..b", "--port", 0)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
