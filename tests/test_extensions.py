@@ -69,7 +69,7 @@ def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> N
 TERM = "@dataclass(frozen=True, slots=True)\nclass Term:"
 CISPO = '    if config.loss_type == "cispo":\n'
 REINFORCE = '    if config.loss_type == "reinforce":\n        per_token = -advantages * logprobs\n'
-CLI = "from llm_as_judge.commands.cli import Interrupted, printable\n"
+CLI = "from llm_as_judge.commands.cli import Interrupted, file_problem, printable\n"
 EXTENSIONS = {
     "operator": Extension(
         edits={"operators/operators.py": (

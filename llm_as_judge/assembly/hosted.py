@@ -45,11 +45,13 @@ class HostedModels:
 
     def share(self, author: "PolicyAuthor") -> None:
         """Answers for ``policy`` with the author's base weights, or with the vLLM server that it samples from."""
+        if POLICY not in self._hosted:
+            return
         from llm_as_judge.llm.transport import Transport
         from llm_as_judge.policy.vllm import VLLMEngine
 
         self._policy = author.policy
-        if POLICY in self._hosted and isinstance(author.engine, VLLMEngine):
+        if isinstance(author.engine, VLLMEngine):
             self._hosted[POLICY].move(Transport(author.engine.config), self._config.base_model.path)
 
     def _load(self, name: str, rows: int, context: int) -> "Answerer":

@@ -106,7 +106,7 @@ async def test_without_a_usual_scorer_the_rules_decide_and_the_tier_says_so(
     try:
         with caplog.at_level(logging.WARNING):
             for dataset in ("math", "own", "math"):
-                verdict = await Judge(OFFICIAL).verdict(of(dataset, "1/2"), r"It is $\boxed{0.5}$.")
+                verdict = await Judge(OFFICIAL).verdict(of(dataset, "1/2"), r"It is $\boxed{\frac12}$.")
                 assert (verdict.correct, verdict.tier, verdict.scores) == (True, "rules", {})
     finally:
         metrics.verifies_math.cache_clear()

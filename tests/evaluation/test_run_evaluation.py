@@ -84,7 +84,8 @@ def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
         sandbox = SimpleNamespace(describe=lambda: "none")
         usage = {"executor": Usage(calls=len(made.runs), cost=0.5), "judge": Usage()}
         official = RolloutParts(made, made, made, concurrency=1)
-        yield SimpleNamespace(official=official, sandbox=sandbox, usage=lambda: usage)
+        hosted = SimpleNamespace(share=lambda author: None)
+        yield SimpleNamespace(official=official, sandbox=sandbox, usage=lambda: usage, hosted=hosted)
 
     monkeypatch.setattr("llm_as_judge.assembly.services.open_services", services)
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", lambda *rest, progress: made)
