@@ -32,7 +32,6 @@ from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.evaluation.voting import _chosen
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
-from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import LLMClient
@@ -131,12 +130,6 @@ def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:
     return lambda text: LLMJudge(asked(**settings), Scripted(text)).decide("?", ("x",), text)
 
 
-async def audit(text: str) -> None:
-    accepting = Scripted("<true_false>True</true_false>")
-    config = asked(mode="llm", audit_share=1.0)
-    await AuditedJudge(config, Judge(config, accepting), Scripted(text)).verdict(PROBLEMS["math"], text)
-
-
 def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, object]]:
     """The operator with the text as the executor's reply, or as every argument."""
 
@@ -215,7 +208,6 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in get_args(Metric)},
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
-    "audit": (KEPT, audit),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
     "public test": (KEPT, lambda text: run_assert(Scripted(text).run_code, text, "assert f(1) == 2")),
