@@ -36,7 +36,7 @@ _OPERATIONAL = {
     "price_per_million_output",
 }  # fmt: skip
 #: Settings of earlier checkpoints, with the value that every run has now.
-_FORMER = {("judge", "second_role"): "verdicts"}
+_FORMER = {("judge", "second_role"): "verdicts", ("training", "kl_estimator"): "k3"}
 
 
 @dataclass(frozen=True, slots=True)
