@@ -174,14 +174,6 @@ class CheckpointEvent(Event, kw_only=True, frozen=True, tag="checkpoint"):
     path: str
 
 
-class AuditEvent(Event, kw_only=True, frozen=True, tag="audit"):
-    """Figures of the judge's audit by domain, and its alarms."""
-
-    step: int
-    domains: Any = None
-    alarms: Sequence[str] = ()
-
-
 class PromptTooLongEvent(Event, kw_only=True, frozen=True, tag="prompt_too_long"):
     step: int
     problem: str

@@ -128,12 +128,12 @@ class LogReader:
     line, or one of another version, is skipped. When a session resumes from an earlier step, later steps are dropped.
     When another file replaces the log, reading starts again.
 
-    Without ``rollouts`` the long lines (rollouts, prompts, audits) are skipped without decoding.
+    Without ``rollouts`` the long lines (rollouts, prompts) are skipped without decoding.
     """
 
     def __init__(self, path: str | Path, *, rollouts: bool = True) -> None:
         self.path = Path(path)
-        self._skipped = () if rollouts else ("rollout", "prompt", "layers", "audit")
+        self._skipped = () if rollouts else ("rollout", "prompt", "layers")
         self._offset, self._inode, self._warned = 0, -1, False
         self._start()
 

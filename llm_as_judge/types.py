@@ -173,7 +173,6 @@ class Verdict:
     correct: bool | None
     tier: Tier
     reason: str = ""
-    confirmed: bool | None = None  # whether another method agrees with a True of the LLM judge; None: not checked
     exchanges: tuple[Exchange, ...] = ()  # with the LLM judge and the second judge
     scores: Mapping[str, float] = field(default_factory=dict)  # of the benchmark's usual scorer
 

@@ -33,7 +33,6 @@ from llm_as_judge.evaluation.voting import _chosen
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
 from llm_as_judge.judging import extracting
-from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import LLMClient
@@ -132,12 +131,6 @@ def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:
     return lambda text: LLMJudge(asked(**settings), Scripted(text)).decide("?", ("x",), text)
 
 
-async def audit(text: str) -> None:
-    accepting = Scripted("<true_false>True</true_false>")
-    config = asked(mode="llm", audit_share=1.0)
-    await AuditedJudge(config, Judge(config, accepting), Scripted(text)).verdict(PROBLEMS["math"], text)
-
-
 def copy_out(text: str) -> None:
     """The copy in a judge's reply, looked for in a candidate."""
     extracting.build("?", text, 1)
@@ -224,7 +217,6 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
     "judge's copy": (KEPT, copy_out),
-    "audit": (KEPT, audit),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
     "public test": (KEPT, lambda text: run_assert(Scripted(text).run_code, text, "assert f(1) == 2")),

@@ -16,10 +16,10 @@ from helpers.rollouts import problem, rollout
 from helpers.run_logs import read_events, write
 
 from llm_as_judge.events import (
-    AuditEvent,
     CheckpointEvent,
     EvalEvent,
     Event,
+    LayersEvent,
     PromptEvent,
     RolloutEvent,
     RunEvent,
@@ -202,9 +202,9 @@ def test_every_line_is_strict_json_and_writers_do_not_mix(tmp_path: Path) -> Non
     odd: dict[Any, Any] = {
         "nan": math.nan, "inf": [math.inf], "text": "a\nb\u2028\ud800c", "path": tmp_path, 1: {2}, "big": 10**30,
     }  # fmt: skip
-    path = write(tmp_path / "run.jsonl", AuditEvent(step=1, domains=odd), PromptEvent(problem="p", user="a\ud800\x00"))
+    path = write(tmp_path / "run.jsonl", LayersEvent(layer2=odd), PromptEvent(problem="p", user="a\ud800\x00"))
     first, second = path.read_text("utf-8").strip().split("\n")
-    found = json.loads(first, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["domains"]
+    found = json.loads(first, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["layer2"]
     assert (found["nan"], found["inf"], found["1"], found["big"]) == (None, [None], [2], str(10**30))
     assert found["text"] == "a\nb\u2028?c" and json.loads(second)["user"] == "a?\x00"
     path = tmp_path / "many.jsonl"

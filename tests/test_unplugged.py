@@ -94,14 +94,6 @@ def test_the_judges_tiers_decide_and_are_named(trace: Trace) -> None:
     assert any(prompt.startswith("Question: ") and "<true_false>" in prompt for prompt in trace.asked)
 
 
-def test_judged_and_checked_accuracy_are_logged_side_by_side(trace: Trace) -> None:
-    audits = trace.of("audit")
-    assert [audit["step"] for audit in audits] == [1, 2]
-    for audit in audits:
-        for figures in audit["domains"].values():
-            assert set(figures) == {"judged", "checked", "by_llm", "checks", "failed_checks"}
-
-
 def test_truncation_and_temperature_are_counted_and_logged(trace: Trace) -> None:
     for step in trace.of("step"):
         assert step["temperature"] == 1.0

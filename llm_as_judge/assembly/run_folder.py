@@ -32,9 +32,11 @@ _LEARNING = (
 )  # fmt: skip
 _OPERATIONAL = {
     "device", "max_steps", "save_every", "eval_every", "max_unscored", "patience_s", "rollout_concurrency",
-    "micro_batch_tokens", "shared_prefix", "engine", "eval_temperature", "eval_problems", "audit_share", "audit_gap",
-    "audit_action", "price_per_million_input", "price_per_million_output",
+    "micro_batch_tokens", "shared_prefix", "engine", "eval_temperature", "eval_problems", "price_per_million_input",
+    "price_per_million_output",
 }  # fmt: skip
+#: Settings of earlier checkpoints, with the value that every run has now.
+_FORMER = {("judge", "second_role"): "verdicts", ("training", "kl_estimator"): "k3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +129,19 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
 def _changed(config: Config, checkpoint: Path) -> list[str]:
     """Settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
     file = checkpoint / "config.yaml"
-    saved = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
     now = yaml.safe_load(to_yaml(config))
-    return [
+    former = [
+        f"{section}.{name} was {was}, which only earlier versions have"
+        for (section, name), value in _FORMER.items()
+        if (was := saved.get(section, {}).get(name, value)) != value
+    ]
+    return former + [
         f"{section}.{name} was {saved[section][name]}, is {now[section][name]}"
         for section, settings in decisive(config, _LEARNING).items()
         for name in settings
         if name not in _OPERATIONAL and not names_input(LEAVES[f"{section}.{name}"])
-        if saved and name in saved.get(section, {}) and saved[section][name] != now[section][name]
+        if name in saved.get(section, {}) and saved[section][name] != now[section][name]
     ]
 
 

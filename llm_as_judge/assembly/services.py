@@ -14,7 +14,6 @@ from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.embedded.supervise import EmbeddedServer
-from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
@@ -38,7 +37,6 @@ class Services:
     runner: WorkflowRunner
     training: RolloutParts  # rollouts for training
     official: RolloutParts  # rollouts judged by the benchmark's own metric
-    audited: AuditedJudge | None  # the training judge, if its verdicts are audited
     alone: Judge | None  # the LLM judge without rules, if a model judges
     hosted: HostedModels  # to be given the policy once it is loaded
 
@@ -62,7 +60,6 @@ async def open_services(
         model, second = clients.get("judge"), clients.get("second_judge")
         judge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
-        audited = AuditedJudge(config.judge, judge, second) if model and config.judge.audit_share else None
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
         official = RolloutParts(
             runner,
@@ -75,11 +72,11 @@ async def open_services(
         )
         training = replace(
             official,
-            judge=audited or judge,
+            judge=judge,
             truncated="mask" if config.training.mask_truncated_completions else "floor",
             extra=own_rewards,
         )
-        yield Services(clients, sandbox, enhance, runner, training, official, audited, alone, hosted)
+        yield Services(clients, sandbox, enhance, runner, training, official, alone, hosted)
 
 
 @asynccontextmanager

@@ -120,7 +120,6 @@ def _parts(
         sampler=problems.sampler,
         build_prompt=build_prompt,
         rollout=services.training,
-        audit=services.audited,
         log=log.log,
         checkpoint_dir=folder.checkpoints,
         buffer=recall,

@@ -51,7 +51,7 @@ app = typer.Typer(
 )
 for _command in (
     train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, watch.analyze, watch.monitor,
-    view.view, watch.report, watch.trace, solve.solve, export.export, serve.serve, selftest.selftest, doctor.doctor,
+    view.view, watch.report, solve.solve, export.export, serve.serve, selftest.selftest, doctor.doctor,
 ):  # fmt: skip
     app.command()(_command)
 for _group in (workflow, sandbox, judge, embedded, data):

@@ -1,4 +1,4 @@
-"""``llm-as-judge monitor``, ``analyze``, ``report`` and ``trace``: views of a run's log, also during the run."""
+"""``llm-as-judge monitor``, ``analyze`` and ``report``: views of a run's log, also during the run."""
 
 import time
 from typing import Annotated
@@ -77,30 +77,3 @@ def report(options: cli.ConfigOptions, run: cli.RunName = None) -> None:
     file = log.with_suffix(".html")
     write_whole(file, report_page(story))
     cli.echo(f"report  {file}")
-
-
-@cli.grouped
-def trace(
-    options: cli.ConfigOptions,
-    run: cli.RunName = None,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="OTLP endpoint, such as http://localhost:6006/v1/traces.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Continue as the run grows, until Ctrl-C.")] = False,
-) -> None:
-    """Send rollouts to Phoenix, Langfuse, Jaeger or another OpenTelemetry collector."""
-    from llm_as_judge.assembly.logs import find_log
-    from llm_as_judge.runlog import FinishedStep, LogReader
-    from llm_as_judge.views.spans import Spans
-
-    reader, spans = LogReader(find_log(options.load(), run, newest=True)), Spans(endpoint)
-    try:
-        while True:
-            sent = sum(spans.send(found) for found in reader.finished() if isinstance(found, FinishedStep))
-            if sent or not follow:
-                cli.echo(f"{sent:,} rollouts sent")
-            if not follow:
-                return
-            time.sleep(cli.EVERY_S)
-    finally:
-        spans.close()

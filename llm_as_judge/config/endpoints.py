@@ -87,15 +87,9 @@ class JudgeConfig(EndpointConfig):
         description="First copy the final answer out of a reply, without the reference; in mode llm too, numbers are "
         "then compared by rules (provider openai).",
     )
-    second_model: str = Field("", description="Model name of a second judge; empty = none.")
-    second_role: Literal["verdicts", "audit"] = Field(
-        "verdicts", description="verdicts: both judges must accept; audit: it only checks a share of the verdicts."
-    )
+    second_model: str = Field("", description="Model name of a second judge, which must accept too; empty = none.")
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
-    audit_share: Float = Field(0.1, ge=0, le=1, description="Share of True verdicts of the LLM judge that are checked.")
-    audit_gap: Float = Field(0.2, gt=0, le=1, description="Rise of the share of failed checks that raises the alarm.")
-    audit_action: Literal["warn", "stop"] = Field("warn", description="Effect of the alarm on a training run.")
 
     @property
     def asks_model(self) -> bool:

@@ -27,7 +27,7 @@ from llm_as_judge.types import DOMAINS, Domain
 
 #: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
 POLICY = "policy"
-LossType = Literal["grpo", "dapo", "dr_grpo", "bnpo", "cispo", "gspo"]
+LossType = Literal["grpo", "dapo", "dr_grpo", "cispo", "gspo"]
 ScaleRewards = Literal["group", "batch", "none"]
 ImportanceSampling = Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 
@@ -93,7 +93,6 @@ class TrainingConfig(Strict):
     beta: Float = Field(0.0, ge=0, description="Weight of the KL term to the starting policy; 0 = off.")
     loss_type: LossType = Field("dr_grpo", description="Loss and its normalisation, as in TRL.")
     scale_rewards: ScaleRewards = Field("group", description="Standard deviation that divides advantages.")
-    kl_estimator: Literal["k3", "k1"] = Field("k3", description="Estimator of the KL term.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
     importance_sampling: ImportanceSampling = Field(
         "sequence_mask", description="Correction of log-probabilities that differ between engine and trainer."
@@ -205,7 +204,6 @@ class WorkflowConfig(Strict):
         description="Operators for workflows, your own as package.module:Name or file.py:Name; null = all.",
     )
     max_calls: int = Field(24, gt=0, description="Maximum operator calls per workflow.")
-    max_concurrent_calls: int = Field(8, gt=0, description="Maximum concurrent operator calls per workflow.")
     max_tokens: int | None = Field(None, gt=0, description="Maximum executor tokens per workflow; null = unlimited.")
     max_cost: Float | None = Field(None, gt=0, description="Maximum executor cost per workflow; null = unlimited.")
     enhancer: InputPath | None = Field(None, description="YAML file with the Layer 2 instructions; null = off.")
@@ -233,14 +231,6 @@ class SandboxConfig(Strict):
     cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run.")
     wall_seconds: Float = Field(30.0, gt=0, le=1e6, description="Wall-clock seconds per run, without operator calls.")
     memory_mb: int = Field(512, ge=64, le=1 << 30, description="Address space per run in MB.")
-    output_bytes: int = Field(1_000_000, gt=0, le=1 << 30, description="Maximum output per run in bytes.")
-    frame_bytes: int = Field(
-        4_000_000,
-        gt=0,
-        le=1 << 30,
-        description="Maximum bytes of one message, and of all calls of a workflow in memory.",
-    )
-    open_files: int = Field(32, ge=8, le=1 << 20, description="Maximum number of open file descriptors per run.")
     max_workflows: int = Field(64, gt=0, description="Maximum number of workflows running at once; about 4 MB each.")
 
 

@@ -44,7 +44,7 @@ class JudgeLike(Protocol):
 class Judge:
     """``hybrid``: rules, then the LLM; ``llm``: no rules; ``rules``: no model; ``metric``: the usual scorer, no model.
 
-    Code with hidden tests goes to the sandbox in every mode. ``second`` is asked if ``second_role`` is verdicts. Where
+    Code with hidden tests goes to the sandbox in every mode. A True of ``llm`` needs that of ``second``. Where
     ``metric`` has no scorer the rules decide, and the last box, tag or ``####`` line of a maths reply counts wherever
     it is. Raises ``ConfigError`` if a mode lacks its model.
     """
@@ -60,7 +60,6 @@ class Judge:
             raise ConfigError(f"judge.mode = {config.mode} needs a judge model; configure one or set judge.mode=rules")
         self._mode = config.mode
         self._warned: set[str] | None = None if config is OFFICIAL else set()
-        second = second if config.second_role == "verdicts" else None
         self._llm = None if llm is None or not config.asks_model else LLMJudge(config, llm, second)
         self._sandbox = sandbox
 

@@ -59,8 +59,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     Values of ``loss_type``:
 
     - grpo: mean over the tokens of a sequence, then over sequences (arXiv 2402.03300).
-    - dapo and bnpo, which are the same here: mean over all tokens of the step (arXiv 2503.14476). In TRL they differ
-      only in where tokens are counted: over the whole step, or over one device's micro-batch.
+    - dapo: mean over all tokens of the step (arXiv 2503.14476).
     - dr_grpo: constant divisor, sequences x ``response_max_length`` (arXiv 2503.20783).
     - cispo: clipped, detached ratio times log-prob (arXiv 2506.13585).
     - gspo: one ratio per sequence, the geometric mean of its tokens' ratios (arXiv 2507.18071).
@@ -72,8 +71,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     divisor of grpo, gspo and dr_grpo.
 
     ``use_bias_correction_kl`` multiplies the KL term by the ratio, so that its gradient is that of the KL itself
-    (DeepSeek-V3.2, arXiv 2512.02556). KL estimates follow http://joschu.net/blog/kl-approx.html: k1 is unbiased and may
-    be negative, but as a loss without that correction its gradient has mean zero on-policy; k3 is the usual choice.
+    (DeepSeek-V3.2, arXiv 2512.02556). The estimate of the KL is k3 of http://joschu.net/blog/kl-approx.html.
     """
     logprobs, mask = inputs.logprobs, inputs.mask
     weight = mask.to(logprobs.dtype)
@@ -96,7 +94,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     kl = torch.zeros_like(logprobs)
     if inputs.ref_logprobs is not None:
         delta = (torch.where(mask, inputs.ref_logprobs, 0.0) - logprobs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-        kl = delta.exp() - delta - 1.0 if config.kl_estimator == "k3" else -delta
+        kl = delta.exp() - delta - 1.0
     if config.beta:
         if inputs.ref_logprobs is None:
             raise ValueError(f"beta={config.beta} needs ref_logprobs")
@@ -106,7 +104,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
         loss = (per_token / lengths).sum() / max(normaliser.sequences, 1)
     elif config.loss_type == "dr_grpo":
         loss = per_token.sum() / max(normaliser.sequences * config.response_max_length, 1)
-    else:  # dapo, bnpo, cispo
+    else:  # dapo, cispo
         loss = per_token.sum() / max(normaliser.tokens, 1)
     with torch.no_grad():
         clipped_low = ((ratio < low) & (advantages < 0) & mask).sum()

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import StepReport
-from llm_as_judge.judging.audit import AuditedJudge
 from llm_as_judge.llm.places import Load
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.buffer import ExperienceBuffer
@@ -28,7 +27,6 @@ class TrainerParts:
     log: Log
     checkpoint_dir: Path
     buffer: ExperienceBuffer | None = None
-    audit: AuditedJudge | None = None
     on_step: Callable[[StepReport], None] | None = None
     evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None  # validation, logged as it is
     config_text: str = ""  # saved with every checkpoint

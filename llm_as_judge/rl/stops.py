@@ -1,4 +1,4 @@
-"""Conditions that stop a run whose training goes wrong: collapse, no progress, alarms of the judge's audit.
+"""Conditions that stop a run whose training goes wrong: collapse or no progress.
 
 A run with failing endpoints stops in ``rl.rollout``, one beyond its budget by ``assembly.budget``.
 """
@@ -28,13 +28,11 @@ class Stops:
         self._best_valid = 0.0
         self._fruitless = 0  # such steps in a row, since the start or the resume
 
-    def after(self, report: StepReport, groups: Sequence[Group], alarms: Sequence[object]) -> str:
+    def after(self, report: StepReport, groups: Sequence[Group]) -> str:
         """The reason to stop after a step; empty to continue."""
         why = ""
         if not math.isnan(report.valid_rate):
             why = self._collapse(report) or self._standstill(report, groups)
-        if not why and alarms and self._config.judge.audit_action == "stop":
-            why = str(alarms[0])
         return f"step {report.step}: {why}" if why else ""
 
     def state_dict(self) -> dict[str, Any]:

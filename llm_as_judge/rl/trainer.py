@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import BudgetSpent
-from llm_as_judge.events import AuditEvent, CheckpointEvent, EvalEvent, StepReport
+from llm_as_judge.events import CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
@@ -113,8 +113,7 @@ class Trainer:
                 seconds=dict(timer.seconds),
                 **meter.read(),
             )
-            figures, alarms = parts.audit.step(groups) if parts.audit is not None else ({}, ())
-            stop = self.stops.after(report, groups, alarms)
+            stop = self.stops.after(report, groups)
             if not stop:
                 self._finished = self._state()
                 self.updater.unsettled = False
@@ -122,10 +121,6 @@ class Trainer:
             if parts.buffer is not None:
                 parts.buffer.save()
             log_step(parts.log, credited, report)
-            if parts.audit is not None:
-                parts.log(AuditEvent(step=self.step, domains=figures, alarms=[str(alarm) for alarm in alarms]))
-            for alarm in alarms:
-                logger.warning("step %d: %s", self.step, alarm)
             if stop:
                 raise TrainingStopped(stop)
             return report
@@ -148,8 +143,6 @@ class Trainer:
         if parts.buffer is not None and state.buffer:
             parts.buffer.load_state_dict(state.buffer)
             parts.buffer.save()
-        if parts.audit is not None:
-            parts.audit.load_state_dict(state.counters.get("audit", {}))
         self.pipeline.restore(state.pending)
         checkpoint.restore_random_states(state.random_states)
         self._finished = self._state()
@@ -179,15 +172,14 @@ class Trainer:
                 logger.warning("step %d could not be saved: %s", self._finished.step, error)
 
     def _state(self) -> checkpoint.TrainingState:
-        buffer, audit = self.parts.buffer, self.parts.audit
-        audited = {} if audit is None else copy.deepcopy(dict(audit.state_dict()))
+        buffer = self.parts.buffer
         return checkpoint.TrainingState(
             step=self.step,
             random_states=checkpoint.random_states(),
             sampler=copy.deepcopy(dict(self.parts.sampler.state_dict())),
             buffer={} if buffer is None else copy.deepcopy(dict(buffer.state_dict())),
             pending=self.pipeline.state(),
-            counters={"updates": self.updater.optimizer.steps, **self.stops.state_dict(), "audit": audited},
+            counters={"updates": self.updater.optimizer.steps, **self.stops.state_dict()},
         )
 
 

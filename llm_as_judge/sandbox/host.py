@@ -135,7 +135,7 @@ class Sandbox:
             "dataset": dataset,
             "operators": {name: parameters._asdict() for name, parameters in operators.items()},
         }
-        service = OperatorService(call_operator, config, self.config.frame_bytes)
+        service = OperatorService(call_operator, config)
 
         async def converse(children: Sequence[Child], clock: Clock) -> None:
             await children[0].send(job)

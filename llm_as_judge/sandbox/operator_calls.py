@@ -7,6 +7,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import InfrastructureError, WorkflowError
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.children import Clock
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.zygote_client import Child
@@ -27,15 +28,14 @@ class BudgetExceeded(WorkflowError):
 class OperatorService:
     """Answers the operator calls of one workflow within its limits.
 
-    The arguments of all calls of a run are kept until they are logged: together they may take ``frame_bytes`` of memory
-    and hold ``_VALUES_OF_RUN`` values.
+    The arguments of all calls of a run are kept until they are logged: together they may take
+    ``FRAME_BYTES`` of memory and hold ``_VALUES_OF_RUN`` values.
     """
 
-    def __init__(self, call_operator: CallOperator, config: WorkflowConfig, frame_bytes: int) -> None:
+    def __init__(self, call_operator: CallOperator, config: WorkflowConfig) -> None:
         self._call_operator = call_operator
         self._config = config
-        self._frame_bytes = frame_bytes
-        self._slots = asyncio.Semaphore(config.max_concurrent_calls)
+        self._slots = asyncio.Semaphore(limits.CONCURRENT_CALLS)
         self._count = self._bytes = self._values = 0
         self.over_budget = ""
         self.fault: Exception | None = None
@@ -75,7 +75,7 @@ class OperatorService:
         memory, values = frames.size(message)
         self._bytes, self._values = self._bytes + memory, self._values + values
         for held, most, what in (
-            (self._bytes, self._frame_bytes, "bytes"),
+            (self._bytes, limits.FRAME_BYTES, "bytes"),
             (self._values, _VALUES_OF_RUN, "values"),
         ):
             if held > most:

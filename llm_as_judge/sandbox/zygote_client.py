@@ -22,6 +22,7 @@ from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.guest import frames, landlock
 from llm_as_judge.sandbox.guest.confine import layer_names
 
@@ -56,11 +57,11 @@ class Child:
     ``last`` is the last message, the error of an invalid one, or None if the connection ended after it.
     """
 
-    def __init__(self, sock: socket.socket, frame_bytes: int, kill: Callable[[], None]) -> None:
+    def __init__(self, sock: socket.socket, kill: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._kill = kill
         self._sock = sock
-        self._frames = frames.Decoder(frame_bytes)
+        self._frames = frames.Decoder(limits.FRAME_BYTES)
         self._sending = asyncio.Lock()
         self.ended: asyncio.Future[ExitReport | None] = self._loop.create_future()
         self.last: Mapping[str, Any] | frames.FrameError | None = None
@@ -186,14 +187,14 @@ class ZygoteClient:
         ours.setblocking(False)
         self._count += 1
         number = self._count
-        limits = (config.cpu_seconds, config.memory_mb << 20, config.open_files, config.output_bytes)
+        run = (config.cpu_seconds, config.memory_mb << 20, limits.OPEN_FILES, limits.OUTPUT_BYTES, limits.FRAME_BYTES)
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(ours.close)
-            await self._send(frames.COMMAND.pack(frames.SPAWN, number, *limits, config.frame_bytes), theirs.fileno())
+            await self._send(frames.COMMAND.pack(frames.SPAWN, number, *run), theirs.fileno())
             if not self.alive:
                 raise SandboxFault("the zygote is gone")
             undo.pop_all()
-        child = self._children[number] = Child(ours, config.frame_bytes, partial(self._kill, number))
+        child = self._children[number] = Child(ours, partial(self._kill, number))
         return child
 
     def _kill(self, number: int) -> None:

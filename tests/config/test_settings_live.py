@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import FrameType
@@ -23,9 +22,8 @@ from llm_as_judge.commands.warmup import run_warmup
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.errors import ConfigError, ProviderError
-from llm_as_judge.judging.audit import LEAST, AuditedJudge
 from llm_as_judge.policy.vllm import VLLMEngine
-from llm_as_judge.types import Group, Question
+from llm_as_judge.types import Question
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -72,13 +70,6 @@ def reads_for_a_run(frame: FrameType | None) -> bool:
 def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three steps of the embedded run with its measurements, then the settings that this configuration does not use."""
     recorder, closed = Recorder(), f"http://127.0.0.1:{free_port()}/v1"
-    audited = AuditedJudge.step
-
-    def alarmed(self: AuditedJudge, groups: Sequence[Group]) -> Any:
-        self.load_state_dict({"math": {"checks": [False] * LEAST, "lowest": 0.0}})
-        return audited(self, groups)
-
-    monkeypatch.setattr(AuditedJudge, "step", alarmed)
     run = recorder.load(
         EMBEDDED, executor__base_url=closed, judge__base_url=closed, persistence_dir="buffer", max_steps=3,
         rollout_batch_size=1, num_return_sequences_in_group=2, refill_rounds=1, eval_every=1, eval_problems=2,

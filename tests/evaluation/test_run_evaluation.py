@@ -287,7 +287,7 @@ async def test_no_judge_is_asked_where_rules_decide_alone(here: Path) -> None:
         async with open_services(config):
             assert (executor.asked, judge.asked) == (2, 1)
         async with open_services(load_config(None, [*settings, "judge.mode=metric"])) as services:
-            assert (executor.asked, judge.asked) == (3, 1) and services.audited is None
+            assert (executor.asked, judge.asked) == (3, 1)
             said = [await parts.judge.verdict(TWELVE, "That is 5 + 7 = 12 in all.") for parts in (
                 services.training, services.official
             )]  # fmt: skip

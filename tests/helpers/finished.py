@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 EMBEDDED = "config/embedded.yaml"  # found from any folder
-#: Examples are shown in the second step, and the judge audits all its verdicts.
-EVERY_PART = {"prompt_max_length": 2048, "lookahead": 0, "experience_buffer.top_k": 1, "judge.audit_share": 1}
+#: Examples are shown in the second step.
+EVERY_PART = {"prompt_max_length": 2048, "lookahead": 0, "experience_buffer.top_k": 1}
 
 
 @dataclass(frozen=True)

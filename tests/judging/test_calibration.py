@@ -1,20 +1,17 @@
-"""Calibration and the reward-hacking alarm: counting, attacks, checks, and what is printed and logged."""
+"""Calibration: counting, attacks, and what is printed and logged."""
 
 import json
 from pathlib import Path
 
 import pytest
-from helpers import rollouts
 from helpers.cli import CommandLine
-from helpers.judging import FALSE, HYBRID, TRUE, ScriptedModel, asked
 from helpers.misbehaving import Misbehaving
 from helpers.web import serving
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.audit import LEAST, AuditedJudge, contains
 from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, count, read_pairs
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
-from llm_as_judge.types import Completion, Execution, Group, Problem, Reference, Reward, Rollout, Verdict
+from llm_as_judge.types import Problem, Verdict
 
 LINES = [
     {"gold": "12", "candidate": "12.0", "equivalent": True},
@@ -41,13 +38,11 @@ class Always:
         return Verdict(self.correct, "llm", "no word")
 
 
-def test_kappa_is_cohens_and_containment_is_of_whole_words() -> None:
+def test_kappa_is_cohens() -> None:
     counts = Counts("plain", true_accepts=20, true_rejects=15, false_accepts=10, false_rejects=5, abstained=3)
     assert counts.line() == ("pairs=53 agreement=0.7000 kappa=0.4000 false_accepts=10 false_rejects=5 abstained=3")
     assert Counts("plain", abstained=3).line().startswith("pairs=3 agreement=- kappa=- ")
     assert count("plain", [True, True], [True, True]).kappa is None
-    assert contains("It was Marie Curie.", "marie curie")
-    assert not [pair for pair in (("someone", "one"), ("1.55", "1.5"), ("x", "")) if contains(*pair)]
 
 
 async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many(pairs_file: Path) -> None:
@@ -102,59 +97,3 @@ def test_the_command_prints_its_line_last(pairs_file: Path, here: Path, cli: Com
         and shown["line"] == line
         and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
     )
-
-
-def problem(i: int) -> Problem:
-    return rollouts.problem(f"p{i}", "qa", reference=Reference(("Marie Curie",)))
-
-
-def audited(share: float = 1.0, second: ScriptedModel | None = None) -> AuditedJudge:
-    config = asked(audit_share=share, audit_gap=0.3, second_role="audit")
-    return AuditedJudge(config, Judge(HYBRID, ScriptedModel(TRUE)), second)
-
-
-async def feed(judge: AuditedJudge, answer: str, n: int = LEAST) -> list[Group]:
-    """Groups of one rollout each, judged."""
-    groups = []
-    for i in range(n):
-        said = f"{answer} ({i})" if n > 1 else answer
-        verdict = await judge.verdict(problem(i), said)
-        assert verdict.correct is True  # an audit changes no verdict
-        completion, run = Completion("", (1,), (1,), (0.0,), "stop"), Execution("finished", said)
-        groups.append(Group(problem(i), [Rollout(problem(i), completion, "", run, verdict, Reward(1.0))]))
-    return groups
-
-
-async def test_a_growing_share_of_failed_checks_raises_the_alarm_and_a_constant_one_does_not() -> None:
-    judge = audited()
-    figures, alarms = judge.step(await feed(judge, "it was Marie Curie, born Sklodowska"))
-    assert not alarms
-    assert figures["qa"] == {"judged": 1.0, "checked": 1.0, "by_llm": LEAST, "checks": LEAST, "failed_checks": 0.0}
-    figures, (alarm,) = judge.step(await feed(judge, "the answer matches the reference", 15))
-    assert figures["qa"]["judged"] == 1.0
-    assert figures["qa"]["checked"] == pytest.approx(1 - 15 / 35)
-    assert alarm.failed == pytest.approx(15 / 35) and "judge.mode=rules" in str(alarm)
-    judge, without = audited(), audited(share=0.0)
-    for _ in range(3):
-        assert not judge.step(await feed(judge, "the discoverer of radium"))[1]
-    figures, alarms = without.step(await feed(without, "the answer matches the reference", 60))
-    assert (figures["qa"]["judged"], figures["qa"]["checked"], alarms) == (1.0, None, [])
-
-
-async def test_a_second_judge_confirms_or_refutes_and_a_resumed_run_keeps_its_window() -> None:
-    for text, failed in ((TRUE, 0.0), (FALSE, 1.0)):
-        judge = audited(second=ScriptedModel(text))
-        groups = await feed(judge, "the discoverer of radium")
-        assert judge.step(groups)[0]["qa"]["failed_checks"] == failed
-    judge = audited()
-    assert judge.step(await feed(judge, "Marie Curie", 1))[0]["qa"] == {
-        "judged": 1.0, "checked": 1.0, "by_llm": 0, "checks": 0, "failed_checks": None,
-    }  # fmt: skip
-    tenth = audited(share=0.1)
-    assert 15 <= tenth.step(await feed(tenth, "x", 400))[0]["qa"]["checks"] <= 70
-    judge, resumed = audited(), audited()
-    first = await feed(judge, "Marie Curie")
-    later = await feed(judge, "Pierre", LEAST)  # batches ahead of the step may be judged before it ends
-    assert judge.step(first)[0]["qa"]["checks"] == LEAST
-    resumed.load_state_dict(json.loads(json.dumps(judge.state_dict())))
-    assert judge.step(later)[1] == resumed.step(later)[1] != []

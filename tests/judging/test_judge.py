@@ -112,7 +112,7 @@ def test_the_prompt_is_the_documented_one_and_a_file_replaces_its_lines(tmp_path
 
 async def test_all_requests_of_a_verdict_are_held() -> None:
     model, second = ScriptedModel(["well", TRUE]), ScriptedModel([FALSE])
-    judge = Judge(asked(second_role="verdicts"), model, second=second)
+    judge = Judge(asked(), model, second=second)
     verdict = await judge.verdict(problem("12"), "it is a dozen")
     assert verdict.correct is None
     assert [e.reply for e in verdict.exchanges] == ["well", TRUE, FALSE]

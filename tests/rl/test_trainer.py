@@ -6,8 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -252,25 +251,13 @@ async def test_prompts_that_do_not_fit_are_redrawn_and_reported(tmp_path: Path) 
     assert events.of("prompt_too_long")[0]["tokens"] == 10
 
 
-async def test_an_alarm_of_the_audit_is_logged_and_may_stop_the_run(tmp_path: Path) -> None:
-    loaded: list[Mapping[str, Any]] = []
-
-    class Alarming:
-        def step(self, groups: Sequence[Group]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-            return {"qa": {"judged": 0.9, "checked": 0.4}}, ["qa: the gap grows"]
-
-        def state_dict(self) -> dict[str, Any]:
-            return {"qa": 7}
-
-        def load_state_dict(self, state: Mapping[str, Any]) -> None:
-            loaded.append(state)
-
-    for action, steps in (("stop", 1), ("warn", 2)):
-        events = Events()
-        trainer = bandit_trainer(tmp_path / action, events=events, audit_action=action)
-        trainer.parts = replace(trainer.parts, audit=Alarming())
-        with pytest.raises(TrainingStopped, match="the gap grows") if action == "stop" else nullcontext():
-            await trainer.train(2)
-        assert [e["domains"]["qa"] for e in events.of("audit")] == steps * [{"judged": 0.9, "checked": 0.4}]
-    trainer.resume(tmp_path / "warn/step_2")
-    assert loaded == [{"qa": 7}]
+async def test_a_checkpoint_with_counters_of_an_earlier_version_resumes(tmp_path: Path) -> None:
+    trainer = bandit_trainer(tmp_path)
+    await trainer.train(1)
+    former = {**trainer._finished.counters, "audit": {"qa": {"checks": [True], "lowest": 0.0}}}
+    state = replace(trainer._finished, counters=former)
+    path = checkpoint.save(tmp_path / "former", trainer.parts.policy, trainer.updater.optimizer, state)
+    resumed = bandit_trainer(tmp_path / "resumed")
+    resumed.resume(path)
+    await resumed.train(1)
+    assert resumed.step == 2

@@ -23,7 +23,7 @@ trl = pytest.importorskip("trl", reason="trl is not installed; make peers instal
 LONGEST = 12
 #: Our loss type: TRL's loss type and level of the ratio. In TRL, gspo is grpo with one ratio per sequence.
 SHARED = {
-    "grpo": ("grpo", "token"), "bnpo": ("bnpo", "token"), "dr_grpo": ("dr_grpo", "token"), "dapo": ("dapo", "token"),
+    "grpo": ("grpo", "token"), "dr_grpo": ("dr_grpo", "token"), "dapo": ("dapo", "token"),
     "cispo": ("cispo", "token"), "gspo": ("grpo", "sequence"),
 }  # fmt: skip
 

@@ -17,10 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from attacks import LAYERED, LIMITED, PRELUDE, PROTOCOL
 
 from llm_as_judge.config.schema import SandboxConfig
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import Sandbox
 
-TIGHT = {"cpu_seconds": 1, "wall_seconds": 3, "memory_mb": 256, "output_bytes": 200_000, "open_files": 32}
-GENEROUS = {"cpu_seconds": 60, "wall_seconds": 120, "memory_mb": 8000, "output_bytes": 10_000_000, "open_files": 1000}
+TIGHT = {"cpu_seconds": 1, "wall_seconds": 3, "memory_mb": 256}
+GENEROUS = {"cpu_seconds": 60, "wall_seconds": 120, "memory_mb": 8000}
 
 
 async def attack(config: SandboxConfig, without: int, names: list[str]) -> dict[str, list[str]]:
@@ -98,9 +99,10 @@ async def attack(config: SandboxConfig, without: int, names: list[str]) -> dict[
 
 
 def main(mode: str, without: str = "0", kind: str = "tight", *names: str) -> None:
-    limits = GENEROUS if kind == "generous" else TIGHT
     chosen = list(names) or [*LAYERED, *LIMITED, *PROTOCOL]
-    config = SandboxConfig.model_validate({**limits, "mode": mode})
+    config = SandboxConfig.model_validate({**(GENEROUS if kind == "generous" else TIGHT), "mode": mode})
+    if kind == "generous":
+        limits.OUTPUT_BYTES, limits.OPEN_FILES = 10_000_000, 1000
     json.dump(asyncio.run(attack(config, int(without), chosen)), sys.stdout)
 
 

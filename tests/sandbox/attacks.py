@@ -240,7 +240,7 @@ print('BREACH')
 """,
     "one long operation in C": "import re\nre.match(r'(a+)+$', 'a' * 28 + 'b')\nprint('BREACH')",
     "sleeping": "import time\ntime.sleep(5)\nprint('BREACH')",
-    "huge output": "for _ in range(40): print('x' * 10_000)\nprint('BREACH')",
+    "huge output": "for _ in range(200): print('x' * 10_000)\nprint('BREACH')",
     "file descriptors": "import os\nx = [os.pipe() for _ in range(250)]\nprint('BREACH')",
 }
 

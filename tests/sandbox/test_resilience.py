@@ -264,6 +264,7 @@ class Workflow:
 SCRIPT = """
 import asyncio, json, os, sys
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
 
 kept, release = [], asyncio.Event()
@@ -278,7 +279,8 @@ async def call(name, init, arguments):
     return {"response": ""}
 
 async def main():
-    workflow = WorkflowConfig(max_concurrent_calls=24)
+    limits.CONCURRENT_CALLS = 24
+    workflow = WorkflowConfig()
     async with Sandbox(SandboxConfig(wall_seconds=60.0)) as sandbox:
         before = megabytes()
         runs = [

@@ -11,10 +11,11 @@ from shared_box import workflow as any_workflow
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import WorkflowError
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox, WorkflowResult
 
-LIMITS = {"cpu_seconds": 1, "wall_seconds": 4, "frame_bytes": 1 << 20}
-WORKFLOW = WorkflowConfig(max_calls=64, max_concurrent_calls=8)
+LIMITS = {"cpu_seconds": 1, "wall_seconds": 4}
+WORKFLOW = WorkflowConfig(max_calls=64)
 OPERATORS = {"Custom": OperatorParameters(("input",)), "Big": OperatorParameters(())}
 workflow = partial(any_workflow, init="self.op = operator.Custom(self.llm)")
 
@@ -104,6 +105,7 @@ async def attempt(sandbox: Sandbox, source: str, host: Host) -> WorkflowResult:
 
 def test_abuse_stays_in_bounds_and_does_not_disturb_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setattr(limits, "FRAME_BYTES", 1 << 20)
     hosts = {name: Host() for name in ABUSES}
     honest = workflow("return (await self.op(input='x'))['response']")
 

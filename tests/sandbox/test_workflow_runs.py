@@ -9,6 +9,7 @@ from shared_box import SharedBox, in_sandbox, workflow
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ProviderError, WorkflowError
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox, WorkflowResult
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 
@@ -36,11 +37,9 @@ def raising(error: Exception, seconds: float = 0.0) -> Call:
 def run(box: SharedBox) -> Run:
     """Runs a workflow in the shared sandbox, or with ``settings`` in one of its own."""
 
-    def run(
-        source: str, call: Call = echo, *, limits: Any = None, entry_point: str | None = None, **settings: Any
-    ) -> WorkflowResult:
+    def run(source: str, call: Call = echo, *, entry_point: str | None = None, **settings: Any) -> WorkflowResult:
         def work(sandbox: Sandbox) -> Awaitable[WorkflowResult]:
-            config = WorkflowConfig(**(limits or {}))
+            config = WorkflowConfig()
             return sandbox.run_workflow(
                 source, problem="P", entry_point=entry_point, call_operator=call, config=config, operators=OPERATORS
             )
@@ -58,7 +57,7 @@ def test_an_operator_call_goes_to_the_host_and_back(run: Run) -> None:
     assert run(positional).answer == "{'vote_count': 3}"
 
 
-def test_calls_awaited_together_are_served_together_up_to_the_limit(run: Run) -> None:
+def test_calls_awaited_together_are_served_together_up_to_the_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now = most = 0
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -75,7 +74,8 @@ def test_calls_awaited_together_are_served_together_up_to_the_limit(run: Run) ->
     )
     for limit in (6, 2):
         most = 0
-        assert run(source, call, limits={"max_concurrent_calls": limit}).answer == "012345"
+        monkeypatch.setattr(limits, "CONCURRENT_CALLS", limit)
+        assert run(source, call).answer == "012345"
         assert most == limit
 
 

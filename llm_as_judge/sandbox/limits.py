@@ -1,0 +1,6 @@
+"""Limits of a run that are no settings; others are in ``SandboxConfig`` and ``WorkflowConfig``."""
+
+OUTPUT_BYTES = 1_000_000  # printed by a run
+FRAME_BYTES = 4_000_000  # of one message, and of all calls of a workflow in memory
+OPEN_FILES = 32  # descriptors
+CONCURRENT_CALLS = 8  # operator calls of a workflow at once; further ones wait
