@@ -44,15 +44,13 @@ def report_page(story: Story) -> str:
     environment.filters |= {"text": text, "code": code}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     results = story.results
-    plans = results.get("workflows") or {}
+    plans = plan_cells(results.get("workflows") or {}, results.get("learned") or {})
     return template.render(
         title=text(story.log.stem),
         facts=_facts(story),
         tiles=_tiles(story),
         heldout=_heldout(results),
-        plans=[
-            (text(plan, 200), *map(str.strip, cells)) for plan, cells in plan_cells(plans, results.get("learned") or {})
-        ],
+        plans=[(text(plan, 200), *map(str.strip, cells)) for plan, cells in plans],
         judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
