@@ -32,7 +32,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.events import StepReport
 from llm_as_judge.policy.sampling import PLAIN
-from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.report import device_seconds
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer

@@ -20,7 +20,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.policy.device import on_device
-from llm_as_judge.rl.rollout import Runner, extract_code
+from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -117,7 +117,7 @@ class Solver:
     async def __aenter__(self) -> "Solver":
         async with AsyncExitStack() as stack:  # closed here if the policy cannot be loaded
             services = await stack.enter_async_context(open_services(self.config, judging=False))
-            self._runner: Runner = services.runner
+            self._runner = services.runner
             self._author = await on_device(load_author, self.config, self.checkpoint)
             services.hosted.share(self._author)
             self._open = stack.pop_all()

@@ -133,13 +133,14 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Result of one workflow run."""
+    """Result of one workflow run; as the sandbox returns it, without calls and findings. Long texts are ``cut``."""
 
     outcome: Outcome
     answer: str | None
     calls: tuple[OperatorCall, ...] = ()
     error: str = ""
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     findings: tuple[Finding, ...] = ()  # of lint, before the run
     crashes: tuple[Crash, ...] = ()  # of a user's own operators
 

@@ -13,7 +13,7 @@ from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.events import Event, RolloutEvent
 from llm_as_judge.rewards.total import RewardFunction
-from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Problem, Question, Verdict

@@ -109,6 +109,18 @@ def first_round(domain: Domain) -> str:
     return workflow(SHAPES[FIRST_ROUND[domain]], domain)
 
 
+def edits(recipe: recipes.Recipe, domain: Domain, operators: Collection[str]) -> list[recipes.Recipe]:
+    """Every recipe that differs from ``recipe`` in one part: the draft, the way drafts become one, or what follows."""
+
+    def parts(one: recipes.Recipe) -> tuple[object, ...]:
+        return one.draft, (one.samples, one.ensemble, one.early_end), one.after
+
+    def differences(other: recipes.Recipe) -> int:
+        return sum(a != b for a, b in zip(parts(other), parts(recipe), strict=True))
+
+    return [other for other in recipes.recipes(domain, operators) if differences(other) == 1]
+
+
 @dataclass
 class RandomEditor:
     """Random edits by the generator of the warm-up's workflows, for executors that cannot write code."""
@@ -124,7 +136,7 @@ class RandomEditor:
         )
 
     async def edit(self, parent: Node, children: Sequence[Node]) -> Edit | None:
-        possible = recipes.edits(self._recipes[parent.text], self.domain, self.operators)
+        possible = edits(self._recipes[parent.text], self.domain, self.operators)
         left = [recipe for recipe in possible if recipe not in self._recipes.values()]
         if not left:
             return None

@@ -20,7 +20,7 @@ from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.buffer import ExperienceBuffer
-from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.types import Prompt, Question

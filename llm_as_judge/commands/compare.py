@@ -48,9 +48,8 @@ async def run_comparison(
     from llm_as_judge.evaluation.chosen import CANDIDATES, chosen_rows
     from llm_as_judge.evaluation.comparison import CONSTANT, SELF_CONSISTENCY, TRAINED, UNTRAINED, WARMED_UP, front
     from llm_as_judge.evaluation.comparison import compare as rows_of
-    from llm_as_judge.evaluation.constants import best_constants, constant_author
     from llm_as_judge.evaluation.evaluate import evaluate
-    from llm_as_judge.evaluation.voting import DRAFTS, TEMPERATURE, self_consistency
+    from llm_as_judge.evaluation.voting import DRAFTS, TEMPERATURE, best_constants, constant_author, self_consistency
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
     from llm_as_judge.views.terminal import comparison_table

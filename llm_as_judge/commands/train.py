@@ -85,9 +85,9 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
     from llm_as_judge.assembly.budget import usage_of
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
-    from llm_as_judge.evaluation.agreement import agreement
     from llm_as_judge.evaluation.summary import summarise
     from llm_as_judge.events import UsageEvent
+    from llm_as_judge.judging.calibration import agreement
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
     from llm_as_judge.views.charts import learning_curve

@@ -5,10 +5,9 @@ on a few training problems, and the best of them, the best of each domain, a sin
 problem are then measured.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from random import Random
-from typing import Protocol
 
 from llm_as_judge.evaluation.baselines import Matrix, Row, row
 from llm_as_judge.evaluation.comparison import BEST_SINGLE
@@ -21,13 +20,9 @@ from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 #: The plans to choose from.
 CANDIDATES = ("direct", "answer", "answer_review", "program", "code", "code_test")
+#: Opens the ledger of a method with the given plans.
+Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger]]
 SINGLE, BY_DOMAIN, RANDOM = "single call", "best workflow of each domain on training problems", "random policy"
-
-
-class Log(Protocol):
-    """Opens the ledger of a method with the given plans."""
-
-    def __call__(self, name: str, plans: Sequence[str]) -> AbstractContextManager[Ledger]: ...
 
 
 async def chosen_rows(

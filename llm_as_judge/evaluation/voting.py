@@ -1,7 +1,9 @@
-"""Self-consistency (Wang et al. 2023): several drafts of an answer at a high temperature, and a plain majority of them.
+"""Two baselines of ``compare``: self-consistency, and the best constant answer of each dataset.
 
-For code, the first draft that passes the public tests. There are as many drafts as make it cost at least as many
-executor tokens as the method that it is compared with.
+Self-consistency (Wang et al. 2023) is several drafts of an answer at a high temperature, and a plain majority of them;
+for code, the first draft that passes the public tests. There are as many drafts as make it cost at least as many
+executor tokens as the method that it is compared with. A constant makes no calls: an empty one is right for half of
+SQuAD 2.0.
 """
 
 import math
@@ -16,8 +18,10 @@ from llm_as_judge.answers.metrics import same_answers
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import mean
+from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
+from llm_as_judge.judging.judge import Judge
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import CodeResult
@@ -29,6 +33,8 @@ TEMPERATURE = 0.7
 #: The plan of a draft.
 DRAFTS: Mapping[Domain, str] = {"math": "answer", "code": "code", "qa": "answer"}
 FEWEST, MOST = 3, 64
+#: Most frequent reference answers that are tried as constants, besides the empty one.
+_TRIED = 10
 RunCode = Callable[..., Awaitable[CodeResult]]
 
 
@@ -83,3 +89,33 @@ def _with_costs(chosen: RolloutEvent, drafts: Sequence[RolloutEvent]) -> Rollout
         cost=sum(draft.cost for draft in drafts),
         seconds=sum(draft.seconds for draft in drafts),
     )
+
+
+async def best_constants(training: Sequence[Problem], judge: Judge) -> dict[str, str]:
+    """The answer to every question of a dataset that is right most often on ``training`` problems."""
+    found = {}
+    for dataset in dict.fromkeys(problem.question.dataset for problem in training):
+        own = [problem for problem in training if problem.question.dataset == dataset]
+        frequent = Counter(problem.reference.answers[0] for problem in own if problem.reference.answers)
+        right = {}
+        for answer in ("", *(answer for answer, _ in frequent.most_common(_TRIED))):
+            verdicts = [(await judge.verdict(problem, answer)).correct for problem in own]
+            right[answer] = mean([share([correct]) or 0.0 for correct in verdicts])
+        found[dataset] = max(right, key=lambda answer: right[answer])
+    return found
+
+
+def constant_author(answers: Mapping[str, str]) -> Given:
+    """Writes workflows that answer with the constant of the question's dataset, empty for an unknown one."""
+
+    def source(question: Question) -> str:
+        parameters = "problem: str, entry_point: str" if question.domain == "code" else "problem: str"
+        return (
+            "class Workflow:\n"
+            "    def __init__(self, name: str, llm_config, dataset):\n"
+            "        self.llm = create_llm_instance(llm_config)\n\n"
+            f"    async def __call__(self, {parameters}):\n"
+            f"        return {answers.get(question.dataset, '')!r}, 0.0\n"
+        )
+
+    return Given(source)

@@ -18,11 +18,14 @@ from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.answers.nonanswers import is_no_answer
 from llm_as_judge.errors import DataError
+from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import LONGEST_TABLE, read_source
-from llm_as_judge.judging.judge import JudgeLike
-from llm_as_judge.types import Domain, Problem, Question, Reference, Verdict
+from llm_as_judge.judging.judge import Judge
+from llm_as_judge.types import Domain, Execution, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"
+#: Answers that ``agreement`` judges again.
+LIMIT = 200
 _Answer = str | int | float
 
 
@@ -165,7 +168,7 @@ def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
 
 
 async def calibrate(
-    judge: JudgeLike,
+    judge: Judge,
     pairs: Sequence[Pair],
     attacks: Sequence[str] = tuple(ATTACKS),
     constants: Sequence[str] = CONSTANTS,
@@ -191,6 +194,19 @@ async def calibrate(
         row = count(name, [pair.equivalent for pair in judged], [said.correct for said in verdicts])
         rows.append(replace(row, reason=next((said.reason for said in verdicts if said.correct is None), "")))
     return rows
+
+
+async def agreement(judge: Judge, problems: Sequence[Problem], records: Sequence[RolloutEvent]) -> Counts:
+    """Agreement of the LLM judge alone with the verdicts that rules gave in ``records``; code is left out."""
+    known = [r for r in records if r.answer and r.correct is not None and not problems[r.index].reference.tests]
+
+    async def verdict(record: RolloutEvent) -> Verdict:
+        ran = Execution(record.outcome, record.answer, tuple(record.calls))
+        return await judge.verdict(problems[record.index], ran.answer, ran.cut_off)
+
+    asked = known[:: max(1, len(known) // LIMIT)][:LIMIT]
+    verdicts = await asyncio.gather(*map(verdict, asked))
+    return count("held out", [bool(record.correct) for record in asked], [verdict.correct for verdict in verdicts])
 
 
 def count(kind: str, labels: Sequence[bool], verdicts: Sequence[bool | None]) -> Counts:

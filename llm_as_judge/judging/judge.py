@@ -8,7 +8,6 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
 
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import defining_block
@@ -33,12 +32,6 @@ RULES_ONLY = JudgeConfig(mode="rules")
 OFFICIAL = JudgeConfig(mode="metric")
 
 _PROVERS = ThreadPoolExecutor(algebra.WORKERS, thread_name_prefix="algebra")
-
-
-class JudgeLike(Protocol):
-    """Decides whether an answer is right."""
-
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict: ...
 
 
 class Judge:

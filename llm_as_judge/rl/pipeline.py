@@ -10,24 +10,50 @@ pending batches as plain data; after a resume their workflows run again, nothing
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from llm_as_judge.config.schema import Config
+from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import DataError
-from llm_as_judge.events import PromptTooLongEvent
+from llm_as_judge.events import PromptTooLongEvent, StepReport
+from llm_as_judge.llm.places import Load
 from llm_as_judge.policy.device import on_device
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.rl.parts import TrainerParts
-from llm_as_judge.rl.report import Timer
-from llm_as_judge.rl.rollout import Collector
-from llm_as_judge.types import Completion, Group, Problem
+from llm_as_judge.rl.buffer import ExperienceBuffer
+from llm_as_judge.rl.ranks import ALONE, Ranks
+from llm_as_judge.rl.report import Log, Timer
+from llm_as_judge.rl.rollout import Collector, Engine, RolloutParts
+from llm_as_judge.types import Completion, Group, Problem, Prompt, Question
 
 #: Attempts to draw problems whose prompts fit.
 MAX_REDRAWS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerParts:
+    """Everything that ``Trainer`` uses except the settings. This process is rank 0 of ``ranks``."""
+
+    policy: Policy
+    engine: Engine
+    sampler: DomainSampler
+    build_prompt: Callable[[Question], Prompt]
+    rollout: RolloutParts
+    log: Log
+    checkpoint_dir: Path
+    buffer: ExperienceBuffer | None = None
+    on_step: Callable[[StepReport], None] | None = None
+    evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None  # validation, logged as it is
+    config_text: str = ""  # saved with every checkpoint
+    run_id: str = ""
+    load: Callable[[], Load] | None = None  # usage of the executor's connections so far
+    spent: Callable[[], str] = str  # which budget is used up; empty if none
+    ranks: Ranks = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.judging.judge import JudgeLike
+from llm_as_judge.judging.judge import Judge
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
-from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Execution, Group, Problem, Reward, Rollout, Verdict
+from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
     from llm_as_judge.policy.sampling import Sampling
@@ -56,12 +57,6 @@ class Engine(Protocol):
     def sync(self, policy: object, version: int) -> None: ...
 
 
-class Runner(Protocol):
-    """``workflow.run.WorkflowRunner``; it gets the question, never the reference."""
-
-    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution: ...
-
-
 @dataclass(frozen=True, slots=True)
 class RolloutParts:
     """Everything that turns a workflow's text into a reward.
@@ -71,8 +66,8 @@ class RolloutParts:
     growing waits of ``patience_s`` seconds in total; ``on_pause`` gets a message before each wait.
     """
 
-    runner: Runner
-    judge: JudgeLike
+    runner: WorkflowRunner  # gets the question, never the reference
+    judge: Judge
     reward: RewardLike
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"

@@ -1,8 +1,8 @@
 """The GRPO loop. ``Trainer._step`` is one training step, from sampling to the log.
 
-All components are passed in (``rl.parts``). Prompts of a batch are built before its first token is sampled, so their
-examples are the same for the whole batch. Only the update (``rl.update``) changes weights. From update to log, a step
-is one uninterrupted call on the device's thread, so the last finished step can be saved after an interruption.
+All components are passed in (``TrainerParts``). Prompts of a batch are built before its first token is sampled, so
+their examples are the same for the whole batch. Only the update (``rl.update``) changes weights. From update to log, a
+step is one uninterrupted call on the device's thread, so the last finished step can be saved after an interruption.
 """
 
 import asyncio
@@ -17,8 +17,7 @@ from llm_as_judge.events import CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
-from llm_as_judge.rl.parts import TrainerParts
-from llm_as_judge.rl.pipeline import Pipeline, seed_of
+from llm_as_judge.rl.pipeline import Pipeline, TrainerParts, seed_of
 from llm_as_judge.rl.report import Meter, Timer, log_step, step_report
 from llm_as_judge.rl.stops import Stops
 from llm_as_judge.rl.update import TrainingStopped, Updater

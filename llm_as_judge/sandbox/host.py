@@ -27,12 +27,11 @@ from llm_as_judge.sandbox.results import (
     CodeVerdict,
     Confinement,
     OperatorParameters,
-    WorkflowResult,
 )
 from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
-from llm_as_judge.types import Outcome
+from llm_as_judge.types import Execution, Outcome
 
-__all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox", "WorkflowResult"]
+__all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox"]
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +115,7 @@ class Sandbox:
         operators: Mapping[str, OperatorParameters],
         dataset: str = "",
         prompt: str = "",
-    ) -> WorkflowResult:
+    ) -> Execution:
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
         Args:
@@ -151,7 +150,8 @@ class Sandbox:
         elif outcome == "finished" and not isinstance(answer, str):
             outcome, error = "raised", "the run ended without an answer"
         kept = cut(answer, KEPT) if outcome == "finished" and isinstance(answer, str) else None
-        return WorkflowResult(outcome, kept, cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
+        error = cut(error, KEPT_OF_ERROR)
+        return Execution(outcome, kept, (), error, run.seconds, run.cpu_seconds)
 
     async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[ChildRun]:
         """One run of ``count`` children; the deadline starts when ``gate`` has admitted it."""

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from llm_as_judge.types import Outcome
-
 CodeOutcome = Literal["finished", "raised", "timeout", "memory", "output_limit", "fault"]
 
 #: Characters kept of an answer, a prompt or a reply, and of an error.
@@ -29,17 +27,6 @@ class CodeResult:
     value: Any = None
     stdout: str = ""
     error: str = ""  # "ValueError: message (line 3)"
-    seconds: float = 0.0
-    cpu_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowResult:
-    """``answer`` and ``error`` are ``cut``."""
-
-    outcome: Outcome
-    answer: str | None = None
-    error: str = ""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
 

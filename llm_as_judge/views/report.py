@@ -18,7 +18,8 @@ from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.views.charts import plots
-from llm_as_judge.views.terminal import figure, judge_line, percent, recorded
+from llm_as_judge.views.terminal import figure, judge_line, plan_cells, recorded
+from llm_as_judge.views.watch import line_cells
 from llm_as_judge.workflow.lint.codes import meaning
 
 try:
@@ -43,12 +44,13 @@ def report_page(story: Story) -> str:
     environment.filters |= {"text": text, "code": code}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     results = story.results
+    plans = plan_cells(results.get("workflows") or {}, results.get("learned") or {})
     return template.render(
         title=text(story.log.stem),
         facts=_facts(story),
         tiles=_tiles(story),
         heldout=_heldout(results),
-        plans=_plans(results),
+        plans=[(text(plan, 200), *map(str.strip, cells)) for plan, cells in plans],
         judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
@@ -102,34 +104,20 @@ def _heldout(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     named |= results.get("baselines") or {}
     shares = ("overall", *DOMAINS, "valid_rate")
     return [
-        (text(name, 200), *(recorded(row, share) for share in shares), _cell(row.get("executor_tokens"), ",.0f"))
+        (text(name, 200), *(recorded(row, share) for share in shares), _tokens(row))
         for name, row in named.items()
         if row
     ]
 
 
-def _plans(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Accuracy of each workflow alone, by domain; a star marks the one that the policy writes most."""
-    learned = results.get("learned") or {}
-    return [
-        (text(plan, 200), *(_cell(cells.get(d), ".0%") + ("*" if learned.get(d) == plan else "") for d in DOMAINS))
-        for plan, cells in (results.get("workflows") or {}).items()
-    ]
-
-
-def _cell(value: float | None, form: str) -> str:
-    return figure(math.nan if value is None else value, form)
+def _tokens(row: Mapping[str, Any]) -> str:
+    found = row.get("executor_tokens")
+    return figure(math.nan if found is None else found, ",.0f")
 
 
 def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:
     """Rows of a dimension's table, the most frequent first."""
-    return [
-        (
-            text(meaning(key), 200), f"{line.rollouts:,}", percent(line.accuracy), percent(line.valid_rate),
-            figure(line.reward, ".2f"), figure(line.executor_tokens, ",.0f"),
-        )
-        for key, line in list(lines.items())[:_ROWS]
-    ]  # fmt: skip
+    return [(text(meaning(key), 200), *line_cells(line)) for key, line in list(lines.items())[:_ROWS]]
 
 
 def _rollouts(shown: Sequence[Shown]) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """Terminal output of a run: a progress bar with the time left, one line per step, and the final tables."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -179,29 +179,12 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
     for row, difference in ((one.row, one.difference) for one in compared):
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
         points = "" if difference is None else signed(difference, 100, 1)
-        rows.append(
-            (
-                row.name,
-                *estimates,
-                f"{row.tokens:.0f}",
-                f"{row.cost:.3g}",
-                f"{row.seconds:.2f}",
-                figure(100 * row.ran.value, ".0f"),
-                figure(100 * row.idle, ".0f"),
-                points,
-            )
-        )
+        costs = f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}"
+        rows.append((row.name, *estimates, *costs, percent(row.ran.value), percent(row.idle), points))
     names = (
-        "percent right [95 %]",
-        "overall",
-        *domains,
-        "tokens",
-        "cost",
-        "seconds",
-        "ran to an answer %",
-        "no operator %",
+        "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "ran to an answer %", "no operator %",
         f"{policy} minus this, points",
-    )
+    )  # fmt: skip
     datasets = list(dict.fromkeys(name for one in compared for name in one.row.datasets))
     if len(datasets) <= len(domains):
         return markdown(names, rows)
@@ -246,13 +229,20 @@ def judge_line(judge: Mapping[str, Any]) -> str:
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
-    """Accuracy of each plan; a star marks the plan that the policy writes most in a domain."""
-    title = "Percent right of each workflow\nmeasured alone (* = learned)"
-    table = make_table(title, "workflow", *DOMAINS)
-    for plan, cells in accuracies.items():
-        marked = [f"{percent(cells.get(d, math.nan)):>3}{'*' if learned.get(d) == plan else ' '}" for d in DOMAINS]
-        table.add_row(plan, *marked)
+    """Accuracy of each plan."""
+    table = make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *DOMAINS)
+    for plan, cells in plan_cells(accuracies, learned):
+        table.add_row(plan, *cells)
     return table
+
+
+def plan_cells(
+    accuracies: Mapping[str, Mapping[Any, float | None]], learned: Mapping[Any, str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Each plan with its cells by domain; a star marks the plan that the policy writes most."""
+    for plan, right in accuracies.items():
+        shares = [(d, math.nan if (share := right.get(d)) is None else share) for d in DOMAINS]
+        yield plan, [f"{percent(share):>3}{'*' if learned.get(d) == plan else ' '}" for d, share in shares]
 
 
 def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Domain, Mapping[str, int]]) -> Table:

@@ -37,7 +37,7 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
         table = make_table(f"by {dimension}", dimension, *headings, "share", "unscored")
         for key, line in list(lines.items())[:_ROWS]:
             name = "".join(c if c.isprintable() else "?" for c in meaning(key))
-            table.add_row(Text(name), *_cells(line), percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
+            table.add_row(Text(name), *line_cells(line), percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
         if len(lines) > _ROWS:
             table.caption = f"and {len(lines) - _ROWS:,} more (--json shows all)"
         if lines:
@@ -45,11 +45,12 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     table = make_table("over time", "steps", *headings, "zero variance", "kl", "entropy", "s a step")
     for part in analysis.time:
         own = (percent(part.zero_variance), figure(part.kl, ".3f"), figure(part.entropy, ".3f"))
-        table.add_row(f"{part.first}-{part.last}", *_cells(part.line), *own, figure(part.seconds, ".1f"))
+        table.add_row(f"{part.first}-{part.last}", *line_cells(part.line), *own, figure(part.seconds, ".1f"))
     yield table
 
 
-def _cells(line: Line) -> tuple[str, ...]:
+def line_cells(line: Line) -> tuple[str, ...]:
+    """Rollouts, right, valid, reward and tokens."""
     shares = percent(line.accuracy), percent(line.valid_rate)
     return f"{line.rollouts:,}", *shares, figure(line.reward, ".2f"), figure(line.executor_tokens, ".0f")
 

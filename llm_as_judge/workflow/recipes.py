@@ -131,18 +131,6 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
 
-def edits(recipe: Recipe, domain: Domain, operators: Collection[str]) -> list[Recipe]:
-    """Every recipe that differs from ``recipe`` in one part: the draft, the way drafts become one, or what follows."""
-
-    def parts(one: Recipe) -> tuple[object, ...]:
-        return one.draft, (one.samples, one.ensemble, one.early_end), one.after
-
-    def differences(other: Recipe) -> int:
-        return sum(a != b for a, b in zip(parts(other), parts(recipe), strict=True))
-
-    return [other for other in recipes(domain, operators) if differences(other) == 1]
-
-
 def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
     """A random recipe: every operator after the first draft, except Test, makes it ``_RARER`` times as rare.
 

@@ -122,7 +122,7 @@ class WorkflowRunner:
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)
-        return Execution(result.outcome, result.answer, finished, result.error, result.seconds, findings, crashes)
+        return replace(result, calls=finished, findings=findings, crashes=crashes)
 
 
 class _Calls:

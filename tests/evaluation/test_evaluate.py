@@ -8,12 +8,12 @@ import pytest
 from helpers.rollouts import Bench, problem, record_of, rollout
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.evaluation.agreement import agreement
 from llm_as_judge.evaluation.evaluate import Given, PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.evaluation.summary import summarise as summarise_records
 from llm_as_judge.evaluation.written import look_at
 from llm_as_judge.files import json_text
+from llm_as_judge.judging.calibration import agreement
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion, Problem, Prompt, Question, Rollout, Verdict
 

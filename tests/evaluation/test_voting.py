@@ -9,10 +9,9 @@ from helpers.rollouts import Bench, problem
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
-from llm_as_judge.evaluation.constants import best_constants, constant_author
 from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.records import Ledger
-from llm_as_judge.evaluation.voting import self_consistency
+from llm_as_judge.evaluation.voting import best_constants, constant_author, self_consistency
 from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.host import Sandbox

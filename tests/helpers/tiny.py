@@ -13,7 +13,7 @@ from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
 from llm_as_judge.events import Event, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.rl.parts import TrainerParts
+from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import plain

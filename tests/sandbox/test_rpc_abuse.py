@@ -12,7 +12,8 @@ from shared_box import workflow as any_workflow
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import WorkflowError
 from llm_as_judge.sandbox import limits
-from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox, WorkflowResult
+from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox
+from llm_as_judge.types import Execution
 
 LIMITS = {"cpu_seconds": 1, "wall_seconds": 4}
 WORKFLOW = WorkflowConfig(max_calls=64)
@@ -97,7 +98,7 @@ ABUSES: dict[str, tuple[str, str, int]] = {
 }  # fmt: skip
 
 
-async def attempt(sandbox: Sandbox, source: str, host: Host) -> WorkflowResult:
+async def attempt(sandbox: Sandbox, source: str, host: Host) -> Execution:
     return await sandbox.run_workflow(
         source, problem="P", entry_point=None, call_operator=host.call, config=WORKFLOW, operators=OPERATORS
     )
@@ -109,7 +110,7 @@ def test_abuse_stays_in_bounds_and_does_not_disturb_other_runs(monkeypatch: pyte
     hosts = {name: Host() for name in ABUSES}
     honest = workflow("return (await self.op(input='x'))['response']")
 
-    async def work(sandbox: Sandbox) -> tuple[list[WorkflowResult], WorkflowResult]:
+    async def work(sandbox: Sandbox) -> tuple[list[Execution], Execution]:
         abused = await asyncio.gather(*(attempt(sandbox, ABUSES[name][0], host) for name, host in hosts.items()))
         return abused, await attempt(sandbox, honest, Host())
 

@@ -10,15 +10,16 @@ from shared_box import SharedBox, in_sandbox, workflow
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ProviderError, WorkflowError
 from llm_as_judge.sandbox import limits
-from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox, WorkflowResult
+from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
+from llm_as_judge.types import Execution
 
 OPERATORS = {
     "Custom": OperatorParameters(("input", "instruction")),
     "MdEnsemble": OperatorParameters(("solutions", "problem"), ("vote_count",)),
 }
 Call = Callable[[str, dict[str, Any], dict[str, Any]], Awaitable[Mapping[str, Any]]]
-Run = Callable[..., WorkflowResult]
+Run = Callable[..., Execution]
 
 
 async def echo(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
@@ -37,8 +38,8 @@ def raising(error: Exception, seconds: float = 0.0) -> Call:
 def run(box: SharedBox) -> Run:
     """Runs a workflow in the shared sandbox, or with ``settings`` in one of its own."""
 
-    def run(source: str, call: Call = echo, *, entry_point: str | None = None, **settings: Any) -> WorkflowResult:
-        def work(sandbox: Sandbox) -> Awaitable[WorkflowResult]:
+    def run(source: str, call: Call = echo, *, entry_point: str | None = None, **settings: Any) -> Execution:
+        def work(sandbox: Sandbox) -> Awaitable[Execution]:
             config = WorkflowConfig()
             return sandbox.run_workflow(
                 source, problem="P", entry_point=entry_point, call_operator=call, config=config, operators=OPERATORS
@@ -190,7 +191,7 @@ def test_the_clock_is_paused_during_operator_calls_only(run: Run) -> None:
 
 
 def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:
-    async def work(sandbox: Sandbox) -> list[WorkflowResult]:
+    async def work(sandbox: Sandbox) -> list[Execution]:
         async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
             return {"response": str((await sandbox.run_code("def f(): return 5", call="f")).value)}
 
