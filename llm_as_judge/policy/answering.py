@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from transformers import AttentionInterface
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.attention import ATTENTION as TREE_ATTENTION
-from llm_as_judge.policy.attention import Tree, row_hidden
+from llm_as_judge.policy.attention import KeyValue, Tree, row_hidden
 from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of
 from llm_as_judge.policy.local import draw, refuse
@@ -31,6 +32,8 @@ from llm_as_judge.types import Completion
 ATTENTION = "llm_as_judge_answer_decode"
 #: Kernels sum in another order for lengths that are not multiples of this.
 _LENGTH_STEP = 64
+#: Prompts whose keys and values are kept: several samples of one prompt often follow each other.
+_KEPT_PROMPTS = 8
 #: Decoding steps after which a round ends, so that sampling and updates get the device.
 _ROUND_STEPS = 32
 
@@ -87,6 +90,7 @@ class Answerer:
         self.context = min(context, config.max_position_embeddings)
         self._cache = Cache(rows)
         self._live: list[Request | None] = [None] * rows
+        self._filled = lru_cache(_KEPT_PROMPTS)(self._prefill)
         refuse(model.base.config, self.context)
         self._check()
 
@@ -112,18 +116,25 @@ class Answerer:
     def _admit(self, request: Request, row: int) -> Tensor:
         """Forwards the prompt and draws the first token; returns its logits [1, V]."""
         begun = time.monotonic()
-        if request.seed is not None:
+        if request.seed is None:
+            request.noise.seed()
+        else:
             request.noise.manual_seed(request.seed)
-        base = self.model.base
-        base.set_attn_implementation(TREE_ATTENTION)
-        tree, _ = trunk([request.prompt])
-        caught: dict[int, tuple[Tensor, Tensor]] = {}
-        hidden = row_hidden(base, tree, Tree(tree.layout, prefill_kernel(base.device), caught=caught))
-        self._cache.fill(row, [caught[layer] for layer in sorted(caught)])
+        found, logits = self._filled(tuple(request.prompt))
+        self._cache.fill(row, found)
         self._live[row] = request
-        self._record(request, logits := logits_of(base, hidden[-1:]))
+        self._record(request, logits)
         request.seconds += time.monotonic() - begun
         return logits
+
+    def _prefill(self, prompt: tuple[int, ...]) -> tuple[list[KeyValue], Tensor]:
+        """Keys and values of a prompt, per layer, and the logits [1, V] after it."""
+        base = self.model.base
+        base.set_attn_implementation(TREE_ATTENTION)
+        tree, _ = trunk([prompt])
+        caught: dict[int, KeyValue] = {}
+        hidden = row_hidden(base, tree, Tree(tree.layout, prefill_kernel(base.device), caught=caught))
+        return [caught[layer] for layer in sorted(caught)], logits_of(base, hidden[-1:])
 
     def _step(self) -> Tensor:
         """One token for every live row; returns the logits [rows, V], of which those of other rows mean nothing."""
@@ -204,12 +215,12 @@ class Cache:
     def __init__(self, rows: int) -> None:
         self.rows = rows
         self.lengths = torch.zeros(rows, dtype=torch.long)
-        self._layers: list[tuple[Tensor, Tensor]] = []  # each [rows, heads, capacity, D]
+        self._layers: list[KeyValue] = []  # each [rows, heads, capacity, D]
         self._mask = torch.zeros(0)
         self._end = 0
         self._at: tuple[Tensor, Tensor] = (torch.zeros(0), torch.zeros(0))
 
-    def fill(self, row: int, found: list[tuple[Tensor, Tensor]]) -> None:
+    def fill(self, row: int, found: list[KeyValue]) -> None:
         """Stores a prompt's keys and values, each [1, heads, T, D] per layer."""
         length = found[0][0].shape[2]
         if not self._layers:

@@ -135,12 +135,14 @@ async def test_replies_have_the_form_of_a_servers() -> None:
         assert ended or (reply.finish_reason, reply.completion_tokens) == ("length", 6)
         sampled = [await client.chat("5 6 7", temperature=2.0, seed=seed) for seed in (1, 1, 2, 3, 4)]
         assert sampled[0].reply == sampled[1].reply and len({r.reply for r in sampled}) > 1
+        unseeded = [(await client.chat("5 6 7", temperature=2.0)).reply for _ in range(6)]
+        assert len(set(unseeded)) > 1, "without a seed every reply is drawn anew"
         assert (await client.chat("5 6 7", max_tokens=2)).completion_tokens <= 2
         with pytest.raises(RequestRefused, match="response_format: not supported"):
             await client.chat("5", response_format={"type": "json_object"})
         with pytest.raises(PromptTooLong, match=r"has 402 tokens, it reads at most 299; raise its context"):
             await client.chat("5 " * 400)
-        assert client.usage.calls == 6 and client.usage.cached == 1 and client.usage.failed == 2
+        assert client.usage.calls == 12 and client.usage.cached == 1 and client.usage.failed == 2
 
 
 async def test_any_number_of_requests_wait_for_rows() -> None:
