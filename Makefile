@@ -71,7 +71,7 @@ small: setup data/mixed/train_mixed.jsonl  ## warm up Qwen2.5-Coder-0.5B, policy
 	@$(BIN)/llm-as-judge warmup --config config/small.yaml $(ARGS)
 	@$(BIN)/llm-as-judge train --config config/small.yaml --set model.adapter=checkpoints/qwen25-coder-0.5b/small_warmup $(ARGS)
 
-real: ARGS += --device cuda:0 --set max_steps=40 --set num_return_sequences_in_group=6
+real: override ARGS += --device cuda:0 --set max_steps=40 --set num_return_sequences_in_group=6
 real: small  ## the same on a GPU, 40 steps of 4 x 6
 
 data/mixed/train_mixed.jsonl:
