@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,6 +22,8 @@ from llm_as_judge.commands.warmup import run_warmup
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.prompt import Layer1
@@ -101,6 +103,14 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
     for opened in (open_services, open_judge):
         with pytest.raises(ProviderError):
             asyncio.run(open_and_close(opened(recorder.load(**down, second_model="second"))))
+    local = {f"{role}__{name}": value for role in ("executor", "judge")
+             for name, value in (("provider", "local"), ("model", "./missing"))}  # fmt: skip
+    with pytest.raises(ConfigError, match=r"\./missing cannot be loaded"):
+        asyncio.run(open_and_close(open_services(recorder.load(**local))))
+    with suppress(ProviderError):
+        asyncio.run(
+            LLMJudge(recorder.load(**down).judge, LLMClient(recorder.load(**down).judge)).judge("?", ["x"], "y")
+        )
     with pytest.raises(ProviderError):
         VLLMEngine(recorder.load(engine__base_url=closed, engine__max_retries=0).engine, "m", here, None).check()
 
