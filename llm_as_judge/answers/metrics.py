@@ -7,7 +7,7 @@ HotpotQA: ``qa_metrics``. Code is judged by its tests. They are easier to game t
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
 from typing import Literal
@@ -117,15 +117,22 @@ def _folded(text: str) -> str:
     return " ".join(_MARKUP.sub(" ", text).split()).strip(" .").casefold()
 
 
+def _stated(answer: str, golds: Sequence[str]) -> str:
+    """A reply that is a gold answer as it is; of any other, what it states ("It is Rome": Rome)."""
+    whole = normalize_squad(answer) in map(normalize_squad, golds)
+    return answer if whole else extract_answer(answer, "qa")
+
+
 def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
-    said, golds = extract_answer(answer, "qa"), () if reference.unanswerable else reference.answers
+    golds = () if reference.unanswerable else reference.answers
+    said = _stated(answer, golds)
     exact, f1 = squad_em(said, golds), squad_f1(said, golds)
     part = "HasAns" if golds else "NoAns"
     return {"exact": exact, "f1": f1, f"{part}_exact": exact, f"{part}_f1": f1}
 
 
 def _hotpotqa(answer: str, question: Question, reference: Reference) -> Scores:
-    said = extract_answer(answer, "qa")
+    said = _stated(answer, reference.answers)
     return {"em": hotpot_em(said, reference.answers), "f1": hotpot_f1(said, reference.answers)}
 
 

@@ -30,6 +30,7 @@ class PackedLinears:
             base.device.type == "cpu"
             and base.dtype in (torch.float32, torch.bfloat16)
             and base.num_parameters() > SMALL_MODEL
+            and type(base.get_input_embeddings().weight.data) is Tensor  # not a fake one, which has only a shape
             and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
             and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         )

@@ -1,6 +1,5 @@
 """``serve``: its handlers over a solver that fails on demand, and the official client against the embedded default."""
 
-import ast
 import asyncio
 import json
 import re
@@ -292,8 +291,5 @@ def test_the_solver_example_of_a_page_answers(page: str, root: Path, here: Path,
     (code,) = (code for code in codes if "import Solver" in code)
     own = f'Solver("config/embedded.yaml", ["executor.base_url={address}"])'
     code = re.sub(r'Solver\(".*?"\)', own, code)
-    compile(code, "example", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    lines = "".join(f"    {line}\n" for line in code.splitlines())
-    script = f"import asyncio\nasync def main():\n{lines}\nasyncio.run(main())"
-    done = program(sys.executable, "-c", script)
+    done = program(sys.executable, "-c", code)
     assert done.returncode == 0 and done.stdout.startswith("7"), done.stderr

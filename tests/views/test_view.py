@@ -48,6 +48,7 @@ def test_a_step_is_a_log_of_rollouts_with_scores_prompts_calls_and_verdicts(tmp_
     right, wrong, unscored = (samples["math/p2", member] for member in (1, 2, 3))
     assert right.input == "Question math/p2?" and right.target == ["answer math/p2"]
     scores = {"domain": "math", "correct": "C", "reward": 9.25, "correctness": 10.0, "format": 7.5}
+    scores |= {"flexible-extract": 0.0, "strict-match": 0.0}
     assert {name: score.value for name, score in right.scores.items()} == scores
     assert wrong.scores["correct"].value == "I" and wrong.scores["correctness"].value == -5.0
     assert math.isnan(unscored.scores["correct"].value) and math.isnan(unscored.scores["reward"].value)
