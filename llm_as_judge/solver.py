@@ -119,7 +119,7 @@ class Solver:
             services = await stack.enter_async_context(open_services(self.config, judging=False))
             self._runner = services.runner
             self._author = await on_device(load_author, self.config, self.checkpoint)
-            services.hosted.share(self._author)
+            await services.hosted.share(self._author)
             self._open = stack.pop_all()
         return self
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import POLICY, Config
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm.client import Server
 from llm_as_judge.llm.places import Places
 
 if TYPE_CHECKING:
     from llm_as_judge.evaluation.evaluate import PolicyAuthor
     from llm_as_judge.policy.answering import Answerer
+    from llm_as_judge.policy.local_server import LocalServer
     from llm_as_judge.policy.model import Policy
 
 T = TypeVar("T")
@@ -27,6 +29,7 @@ class HostedModels:
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        self._author: PolicyAuthor | None = None
         self._policy: Policy | None = None
         self._hosted: dict[str, _Hosted] = {}
 
@@ -43,16 +46,21 @@ class HostedModels:
             self._hosted[name] = _Hosted(LocalServer(name, load, rows, timeout_s))
         return self._hosted[name]
 
-    def share(self, author: "PolicyAuthor") -> None:
-        """Answers for ``policy`` with the author's base weights, or with the vLLM server that it samples from."""
+    async def share(self, author: "PolicyAuthor") -> None:
+        """Answers for ``policy`` with the author's base weights, or with the vLLM server that it samples from.
+
+        Raises ``ConfigError`` if the weights cannot answer.
+        """
         if POLICY not in self._hosted:
             return
         from llm_as_judge.llm.transport import Transport
         from llm_as_judge.policy.vllm import VLLMEngine
 
-        self._policy = author.policy
+        self._author, self._policy = author, author.policy  # kept: the author's server ends with it
         if isinstance(author.engine, VLLMEngine):
             self._hosted[POLICY].move(Transport(author.engine.config), self._config.base_model.path)
+        else:
+            await self._hosted[POLICY].open()
 
     def _load(self, name: str, rows: int, context: int) -> "Answerer":
         from llm_as_judge.assembly.policy import load_policy
@@ -72,16 +80,22 @@ class HostedModels:
             base = base.to(device=device, dtype=resolve_dtype(config.model.dtype, device, base.num_parameters()))
             base.requires_grad_(False)
             frozen = FrozenModel(base, tokenizer, end_ids(base, tokenizer), PackedLinears(base))
+        if not getattr(frozen.tokenizer, "chat_template", None):
+            raise ConfigError(f"model {name!r} has no chat template; choose an instruction-tuned model")
         return Answerer(frozen, rows, context)
 
 
 class _Hosted:
     """A server that ``move`` may replace before its first request."""
 
-    def __init__(self, server: Server) -> None:
-        self.root = server.root
-        self._server = server
+    def __init__(self, local: "LocalServer") -> None:
+        self.root = local.root
+        self._server: Server = local
+        self._local = local
         self._model = ""
+
+    async def open(self) -> None:
+        await self._local.open()
 
     def move(self, server: Server, model: str) -> None:
         """Sends all requests to ``server``, which knows the model as ``model``."""
@@ -99,5 +113,5 @@ class _Hosted:
 
     async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
         if self._model:
-            body = {**(body or {}), "model": self._model}
+            body = {**(body or {}), "model": self._model, "chat_template_kwargs": {"enable_thinking": False}}
         return await self._server.post(path, body, parse, who)

@@ -9,8 +9,9 @@ from llm_as_judge.answers.metrics import verifies_math
 from llm_as_judge.assembly.policy import adapter_digest, load_author
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.assembly.services import Services
-from llm_as_judge.config.identity import decisive, digest
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.identity import content_of, decisive, digest
+from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import evaluate
@@ -48,7 +49,7 @@ async def policy_results(
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
         author = await on_device(load_author, config, checkpoint, progress=progress)
-        services.hosted.share(author)
+        await services.hosted.share(author)
 
         def advance(done: int) -> None:
             progress.advance(name, done, len(problems))
@@ -68,14 +69,23 @@ def policy_records(
     settings = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
     model = {name: settings["model"][name] for name in ("model_name", "adapter", "dtype")}
     training = [config.training.seed, config.training.response_max_length]
-    policy = [{**settings, "model": model}, adapter_digest(checkpoint), samples, training, *given]
+    policy = [{**settings, "model": model}, adapter_digest(checkpoint), samples, training, *_weights(config), *given]
     return _file(config, "evaluation", f"{config.base_model.key}_{source}", problems, policy)
 
 
 def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
     """File for a plan's ``texts`` on ``problems``; no policy is involved."""
     settings = decisive(config, ("executor", "sandbox", "workflow"))
-    return _file(config, "comparison", f"{source}_{plan}", problems, [settings, list(texts)])
+    return _file(config, "comparison", f"{source}_{plan}", problems, [settings, list(texts), *_weights(config)])
+
+
+def _weights(config: Config) -> list[str]:
+    """What decides the answers of an executor in this process, and its settings do not say."""
+    executor = config.executor
+    if executor.provider != "local":
+        return []
+    place = config.base_model.path if executor.model == POLICY else executor.model
+    return [content_of(Path(locate_weights(place))), config.model.dtype, config.generation.engine]
 
 
 def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:

@@ -68,7 +68,7 @@ async def open_training(
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
             await refuse_vacuous(problems, services.sandbox)
             author = await on_device(load_together, config, ranks, progress=progress)
-            services.hosted.share(author)
+            await services.hosted.share(author)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "

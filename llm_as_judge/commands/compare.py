@@ -57,7 +57,14 @@ async def run_comparison(
 
     problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
+    if config.answered_by_policy and config.generation.engine == "vllm":
+        raise ConfigError(
+            "compare with executor.model=policy needs one process for all policies: set generation.engine=local, or "
+            "serve the executor and set executor.provider=openai"
+        )
     usable = shapes_of(load_operators(config.workflow.operators))
+    if choose_on is not None and not {*DRAFTS.values()} <= {*usable}:
+        raise ConfigError("--choose-on needs AnswerGenerate and CustomCodeGenerate in workflow.operators")
     plans = [plan for plan in usable if choose_on is None or plan in CANDIDATES]
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())

@@ -101,7 +101,7 @@ async def run_evaluation(
             author = Given(lambda question: text)
         else:
             author = policy = await on_device(load_author, config, checkpoint, progress=progress)
-            services.hosted.share(policy)
+            await services.hosted.share(policy)
             parts = services.official
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)

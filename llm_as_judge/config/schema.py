@@ -343,7 +343,7 @@ class Config(Strict):
             if judge.second_model:
                 second: dict[str, Any] = {"model": judge.second_model}
                 if judge.second_base_url:
-                    second |= {"base_url": judge.second_base_url, "more_urls": ()}
+                    second |= {"base_url": judge.second_base_url, "more_urls": (), "provider": "openai"}
                 found["second_judge"] = judge.model_copy(update=second)
         return found
 

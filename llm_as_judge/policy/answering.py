@@ -87,7 +87,12 @@ class Answerer:
     def __init__(self, model: FrozenModel, rows: int, context: int) -> None:
         config = model.base.config.get_text_config()
         self.model, self.rows = model, rows
-        self.context = min(context, config.max_position_embeddings)
+        self.context = context
+        if context > config.max_position_embeddings:
+            raise ConfigError(
+                f"context={context}: {config.model_type} reads at most {config.max_position_embeddings} tokens; lower "
+                "executor.context or judge.context"
+            )
         self._cache = Cache(rows)
         self._live: list[Request | None] = [None] * rows
         self._filled = lru_cache(_KEPT_PROMPTS)(self._prefill)
@@ -146,7 +151,7 @@ class Answerer:
         hidden = base.get_decoder()(
             input_ids=last, position_ids=cache.lengths[:, None].to(base.device), use_cache=False, answers=cache
         ).last_hidden_state[:, 0]
-        cache.lengths += 1
+        cache.lengths += torch.tensor([request is not None for request in self._live])
         logits = logits_of(base, hidden)
         greedy = logits.argmax(-1).tolist()
         for row, request in enumerate(self._live):
@@ -181,6 +186,7 @@ class Answerer:
         """Gives up all live requests after an error, and returns them."""
         dropped = [request for request in self._live if request is not None]
         self._live, self._cache = [None] * self.rows, Cache(self.rows)
+        self._filled.cache_clear()
         return dropped
 
     def _check(self) -> None:

@@ -14,7 +14,9 @@ from typing import Any, TypeVar
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused, is_out_of_memory
 from llm_as_judge.llm.places import Places
 from llm_as_judge.policy.answering import Answerer, Request
+from llm_as_judge.policy.chat import messages_for
 from llm_as_judge.policy.device import on_device
+from llm_as_judge.types import Prompt
 
 T = TypeVar("T")
 
@@ -38,6 +40,12 @@ class LocalServer:
             self._rounds.cancel()
             await asyncio.gather(self._rounds, return_exceptions=True)
             self._rounds = None
+        for future in [*self._running.values(), *(future for _, future in self._waiting)]:
+            future.cancel()
+        self._running.clear()
+        self._waiting.clear()
+        if self._answerer is not None:
+            self._answerer.drop()
 
     async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
         """The list of models; there is no other."""
@@ -46,13 +54,16 @@ class LocalServer:
     async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
         """The reply to a chat request, in the form of the OpenAI protocol, as read by ``parse``.
 
-        Raises ``RequestRefused`` for features it lacks, ``PromptTooLong``, ``ProviderError`` after ``timeout_s`` of
-        decoding, and ``ConfigError`` if the weights cannot be loaded.
+        Raises ``RequestRefused`` for features it lacks, ``PromptTooLong``, and ``ProviderError`` after ``timeout_s`` of
+        decoding, for a failure of the device, and if the weights cannot be loaded.
         """
         body = body or {}
         if unsupported := [name for name in ("response_format", "tools", "stream", "stop") if body.get(name)]:
             raise RequestRefused(f"{self.root}: {', '.join(unsupported)}: not supported", "request")
-        answerer = await self._opened()
+        try:
+            answerer = await self.open()
+        except ConfigError as error:  # of the weights, whatever the request is
+            raise ProviderError(str(error), "model") from error
         prompt = await asyncio.to_thread(_ids, answerer, body["messages"])
         longest = answerer.context - 1
         if len(prompt) > longest:
@@ -85,7 +96,8 @@ class LocalServer:
         }
         return parse(json.dumps(reply))
 
-    async def _opened(self) -> Answerer:
+    async def open(self) -> Answerer:
+        """The loaded model. Raises ``ConfigError`` if it cannot be used."""
         async with self._opening:
             if self._answerer is None:
                 self._answerer = await on_device(self._load)
@@ -100,7 +112,7 @@ class LocalServer:
 
     async def _run(self) -> None:
         """Rounds until no request is left."""
-        answerer = await self._opened()
+        answerer = await self.open()
         loop = asyncio.get_running_loop()
 
         def take() -> Request | None:
@@ -133,15 +145,20 @@ def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
         future.set_result(request)
 
 
-def _explained(error: Exception, where: str) -> Exception:
+def _explained(error: Exception, where: str) -> ProviderError:
     if is_out_of_memory(error):
-        return ConfigError(f"{where}: out of memory; lower executor.concurrency, executor.context or judge.concurrency")
+        cure = "lower executor.concurrency, executor.context or judge.concurrency"
+        return ProviderError(f"{where}: out of memory; {cure}", "server")
     return ProviderError(f"{where}: {type(error).__name__}: {error}", "server")
 
 
 def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:
     """Token ids of a chat; thinking is switched off if the template supports that."""
     tokenizer = answerer.model.tokenizer
+    # A tokenizer cannot read lone surrogates, which a model's text may have.
+    messages = [{**one, "content": one["content"].encode("utf-8", "replace").decode()} for one in messages]
+    if messages[0]["role"] == "system":  # which some templates refuse
+        messages = messages_for(tokenizer, Prompt(messages[0]["content"], messages[-1]["content"]))
     ids = tokenizer.apply_chat_template(
         messages, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
     )

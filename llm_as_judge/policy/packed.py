@@ -34,15 +34,16 @@ class PackedLinears:
             and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
             and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         )
-        self._base = base
+        # Chosen now, while adapters are trainable: switched off, they would look frozen, too.
+        linears = base.modules() if self.wanted else ()
+        self._linears = [m for m in linears if isinstance(m, torch.nn.Linear) and _frozen(m)]
         self._forward: dict[torch.nn.Linear, Callable[[Tensor], Tensor]] = {}
 
     @contextmanager
     def used(self) -> Iterator[None]:
         """Computes all frozen linear layers from their packed weights, without gradient."""
         if self.wanted and not self._forward:
-            linears = [m for m in self._base.modules() if isinstance(m, torch.nn.Linear) and _frozen(m)]
-            self._forward = {linear: _packed(linear) for linear in linears}
+            self._forward = {linear: _packed(linear) for linear in self._linears}
         for linear, forward in self._forward.items():
             linear.forward = forward  # type: ignore[assignment]
         try:

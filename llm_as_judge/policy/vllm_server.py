@@ -104,6 +104,7 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
         "gpu-memory-utilization": engine.gpu_memory_utilization,
         "tensor-parallel-size": max(1, len(_gpus(engine))),
         "seed": training.seed,
+        "generation-config": "vllm",  # the API's defaults, not those of the model's own file
         "logprobs-mode": "processed_logprobs",  # log-probs of the sampling distribution
     }
     # Not the console script, which fails in builds whose distribution is not called "vllm".

@@ -11,6 +11,7 @@ from typing import Any
 
 from huggingface_hub import HfApi, constants
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging as hf_logging
@@ -60,8 +61,8 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     if not (folder / "config.json").exists():
         try:
             _convert(path, folder)
-        except OSError as error:
-            logger.warning("%s could not be kept converted in %s (%s)", path, folder.parent, error.strerror or error)
+        except (OSError, SafetensorError) as error:  # the latter: a full disk
+            logger.warning("%s could not be kept converted in %s (%s)", path, folder.parent, error)
             return load_tokenizer(str(path)), _dequantized(path, dtype)
     return load_folder(folder, dtype)
 

@@ -21,6 +21,7 @@ from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.knowing import knowing
 from helpers.rollouts import Bench, problem
 
+from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
@@ -84,7 +85,7 @@ def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
         sandbox = SimpleNamespace(describe=lambda: "none")
         usage = {"executor": Usage(calls=len(made.runs), cost=0.5), "judge": Usage()}
         official = RolloutParts(made, made, made, concurrency=1)
-        hosted = SimpleNamespace(share=lambda author: None)
+        hosted = HostedModels(config)
         yield SimpleNamespace(official=official, sandbox=sandbox, usage=lambda: usage, hosted=hosted)
 
     monkeypatch.setattr("llm_as_judge.assembly.services.open_services", services)

@@ -17,7 +17,6 @@ from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, Reque
 from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.policy import answering, packed
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
-from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.local_server import LocalServer
 from llm_as_judge.policy.model import Policy
@@ -167,14 +166,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
     yield state
 
 
-async def test_time_limits_count_decoding_and_never_waiting_for_an_update(clock: dict[str, float]) -> None:
-    def update() -> None:
+async def test_time_limits_count_decoding_and_never_waiting_for_an_update(
+    clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, rounds = Answerer.round, list[float]()
+
+    def followed_by_an_update(self: Answerer, *arguments: Any) -> None:
+        plain(self, *arguments)
+        rounds.append(clock["now"])
         clock["now"] += 1000
 
+    monkeypatch.setattr(answering, "_ROUND_STEPS", 2)
     async with served(tiny_policy(), timeout_s=100) as client:
-        waiting = [asyncio.ensure_future(on_device(update)), asyncio.ensure_future(client.chat("5 6"))]
-        waiting += [asyncio.ensure_future(on_device(update))]
-        await asyncio.gather(*waiting)
+        monkeypatch.setattr(Answerer, "round", followed_by_an_update)
+        assert (await client.chat("5 6")).completion_tokens == 6 and len(rounds) >= 3
         clock["each"] = 30
         with pytest.raises(ProviderError, match=r"took \d+ s of decoding; raise timeout_s=100"):
             await client.chat("5 6 7 8")
@@ -195,7 +200,7 @@ async def test_a_failure_of_the_device_fails_its_requests_and_the_next_ones_work
         monkeypatch.setattr(Answerer, "_step", failing)
         with pytest.raises(ProviderError, match="CUDA error"):
             await client.chat("6 7 8 9")
-        with pytest.raises(ConfigError, match=r"out of memory; lower executor\.concurrency"):
+        with pytest.raises(ProviderError, match=r"out of memory; lower executor\.concurrency"):
             await client.chat("6 7 8 10")
         assert (await client.chat("6 7 8 11")).completion_tokens
 
@@ -220,3 +225,67 @@ def test_models_without_plain_attention_are_refused() -> None:
     with pytest.raises(ConfigError, match="attends to a window of 8 tokens"):
         Answerer(frozen(policy), ROWS, 64)
     assert isinstance(policy.packed, PackedLinears)
+
+
+def test_rows_that_nothing_uses_do_not_grow() -> None:
+    engine = answerer(tiny_policy())
+    for number in range(12):
+        answered(engine, [Request([5 + number, 6], 20, seed=number)])
+    assert not engine._cache.lengths.any() and engine._cache._layers[0][0].shape[2] == 64
+
+
+def test_answering_first_leaves_the_adapter_to_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Switched off, an adapter looks frozen: packed with the base, it would sample with old weights."""
+    monkeypatch.setattr(packed, "SMALL_MODEL", 0)
+    policy = tiny_policy()
+    answered(answerer(policy), [Request([5, 6], 3, seed=0)])
+    moved = tiny_policy(perturb=0.5)
+    for own, other in zip(policy.trainable_parameters(), moved.trainable_parameters(), strict=True):
+        own.data.copy_(other.data)
+    drawn = [
+        LocalEngine(one, one.tokenizer).generate([[5, 9, 11]], 1, sampling=Sampling(0.0), max_new_tokens=12)[0][0]
+        for one in (policy, moved)
+    ]
+    assert drawn[0].token_ids == drawn[1].token_ids
+
+
+async def test_weights_that_cannot_answer_are_a_fault_of_ours_and_never_the_workflows() -> None:
+    def load() -> Answerer:
+        raise ConfigError("no weights here")
+
+    server = LocalServer("policy", load, ROWS)
+    with pytest.raises(ConfigError, match="no weights here"):
+        await server.open()
+    async with LLMClient(EndpointConfig(provider="local", model="policy"), [server]) as client:
+        with pytest.raises(ProviderError, match="no weights here"):
+            await client.chat("5 6")
+
+
+async def test_closing_cancels_requests_under_way() -> None:
+    server = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
+    body = {"messages": [{"role": "user", "content": "5 6"}], "temperature": 0, "max_tokens": 200}
+    asked = [asyncio.ensure_future(server.post("/chat/completions", body, str)) for _ in range(2 * ROWS)]
+    await server.open()
+    while server._rounds is None:
+        await asyncio.sleep(0)
+    await server.aclose()
+    done = await asyncio.gather(*asked, return_exceptions=True)
+    assert any(isinstance(one, asyncio.CancelledError) for one in done)
+
+
+async def test_texts_with_lone_surrogates_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = tiny_policy()
+    template = policy.tokenizer.apply_chat_template
+
+    def strict(messages: list[dict[str, str]], **options: Any) -> Any:
+        assert all(message["content"].encode() for message in messages)
+        return template(messages, **options)
+
+    monkeypatch.setattr(policy.tokenizer, "apply_chat_template", strict)
+    async with served(policy) as client:
+        assert (await client.chat("5 \ud800 6")).completion_tokens
+
+
+def test_a_context_beyond_the_models_is_refused() -> None:
+    with pytest.raises(ConfigError, match="context=513: qwen2 reads at most 512 tokens"):
+        answerer(tiny_policy(), context=513)

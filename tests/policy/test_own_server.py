@@ -76,7 +76,7 @@ def test_command_line_and_environment_follow_the_configuration(monkeypatch: pyte
     assert dict(zip(words[4:-1:2], words[5:-1:2], strict=True)) == {
         "--host": "127.0.0.1", "--port": "7", "--model": "weights", "--served-model-name": "name",
         "--dtype": "bfloat16", "--max-model-len": str(longest), "--max-lora-rank": "32", "--max-loras": "2",
-        "--gpu-memory-utilization": "0.35", "--tensor-parallel-size": "2", "--seed": "5",
+        "--gpu-memory-utilization": "0.35", "--tensor-parallel-size": "2", "--seed": "5", "--generation-config": "vllm",
         "--logprobs-mode": "processed_logprobs",
     }  # fmt: skip
     both = [*settings, "executor.provider=local", "executor.model=policy", "executor.context=20000"]
