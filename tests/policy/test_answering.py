@@ -179,7 +179,7 @@ async def test_time_limits_count_decoding_and_never_waiting_for_an_update(
     monkeypatch.setattr(answering, "_ROUND_STEPS", 2)
     async with served(tiny_policy(), timeout_s=100) as client:
         monkeypatch.setattr(Answerer, "round", followed_by_an_update)
-        assert (await client.chat("5 6")).completion_tokens == 6 and len(rounds) >= 3
+        assert (await client.chat("5 6")).completion_tokens == 6 and len(rounds) >= 2
         clock["each"] = 30
         with pytest.raises(ProviderError, match=r"took \d+ s of decoding; raise timeout_s=100"):
             await client.chat("5 6 7 8")
