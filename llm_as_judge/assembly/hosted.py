@@ -33,7 +33,7 @@ class HostedModels:
         self._policy: Policy | None = None
         self._hosted: dict[str, _Hosted] = {}
 
-    def server(self, endpoint: EndpointConfig) -> Server:
+    def server(self, endpoint: EndpointConfig) -> "_Hosted":
         """The server of ``endpoint.model``, one for all roles that name it."""
         from llm_as_judge.policy.local_server import LocalServer  # here, as it imports torch
 
@@ -95,6 +95,7 @@ class _Hosted:
         self._model = ""
 
     async def open(self) -> None:
+        """Loads the weights of this process. Raises ``ConfigError`` if they cannot be used."""
         await self._local.open()
 
     def move(self, server: Server, model: str) -> None:

@@ -90,7 +90,7 @@ async def open_judge(config: Config) -> AsyncIterator[Judge]:
 async def open_clients(
     config: Config, roles: Sequence[str], hosted: HostedModels | None = None
 ) -> AsyncIterator[dict[str, LLMClient]]:
-    """The configured models of ``roles``, each checked by one request, except the policy, which is not loaded yet."""
+    """The configured models of ``roles``, checked by one request or loaded, except the policy, which comes later."""
     hosted = hosted or HostedModels(config)
     endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:
@@ -101,6 +101,8 @@ async def open_clients(
         for role, endpoint in endpoints.items():
             own = [hosted.server(endpoint)] if endpoint.provider == "local" else []
             clients[role] = await stack.enter_async_context(LLMClient(endpoint, own))
-            if not own or endpoint.model != POLICY:
+            if not own:
                 await clients[role].check()
+            elif endpoint.model != POLICY:
+                await own[0].open()
         yield clients
