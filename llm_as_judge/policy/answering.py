@@ -1,8 +1,8 @@
 """Answers to chat requests by frozen weights of this process, decoded together; rows join and leave at every token.
 
-A request's answer depends on nothing but the request: every decoding step has the same number of rows, caches have
-padded lengths, prompts are forwarded alone, and each request draws from its own generator. So neither arrival nor
-neighbours change a bit of its logits.
+A request's answer depends on nothing but the request: a decoding step has one of the numbers of rows that give the same
+bits (``Answerer.sizes``), caches have padded lengths, prompts are forwarded alone, and each request draws from its own
+generator. So neither arrival nor neighbours change a bit of its logits.
 """
 
 import time
@@ -81,7 +81,9 @@ class FrozenModel:
 class Answerer:
     """Decodes at most ``rows`` requests together, each of at most ``context`` tokens with its reply.
 
-    Raises ``ConfigError`` for models whose attention it does not compute.
+    ``sizes`` are the numbers of rows that a step may have, of which it takes the smallest that is enough. On a CPU they
+    are those that were found to give the same bits as ``rows``; elsewhere, where kernels also choose by length, there
+    are always ``rows``. Raises ``ConfigError`` for models whose attention it does not compute.
     """
 
     def __init__(self, model: FrozenModel, rows: int, context: int) -> None:
@@ -93,15 +95,18 @@ class Answerer:
                 f"context={context}: {config.model_type} reads at most {config.max_position_embeddings} tokens; lower "
                 "executor.context or judge.context"
             )
+        self.sizes: tuple[int, ...] = (rows,)
         self._cache = Cache(rows)
-        self._live: list[Request | None] = [None] * rows
+        self._live: list[Request] = []  # each in the row of its place
         self._filled = lru_cache(_KEPT_PROMPTS)(self._prefill)
         refuse(model.base.config, self.context)
         self._check()
+        if model.base.device.type == "cpu":
+            self.sizes = self._equal_sizes()
 
     @property
     def busy(self) -> bool:
-        return any(self._live)
+        return bool(self._live)
 
     def round(self, take: Callable[[], Request | None], settle: Callable[[Request], None]) -> None:
         """Decodes until all requests have ended, or for ``_ROUND_STEPS`` tokens.
@@ -110,15 +115,15 @@ class Answerer:
         """
         with self.model.used():
             for _ in range(_ROUND_STEPS):
-                while None in self._live and (request := take()) is not None:
-                    self._admit(request, self._live.index(None))
+                while len(self._live) < self.rows and (request := take()) is not None:
+                    self._admit(request)
                     self._settle(settle)
                 if not self.busy:
                     return
                 self._step()
                 self._settle(settle)
 
-    def _admit(self, request: Request, row: int) -> Tensor:
+    def _admit(self, request: Request) -> Tensor:
         """Forwards the prompt and draws the first token; returns its logits [1, V]."""
         begun = time.monotonic()
         if request.seed is None:
@@ -126,8 +131,8 @@ class Answerer:
         else:
             request.noise.manual_seed(request.seed)
         found, logits = self._filled(tuple(request.prompt))
-        self._cache.fill(row, found)
-        self._live[row] = request
+        self._cache.fill(len(self._live), found)
+        self._live.append(request)
         self._record(request, logits)
         request.seconds += time.monotonic() - begun
         return logits
@@ -142,23 +147,30 @@ class Answerer:
         return [caught[layer] for layer in sorted(caught)], logits_of(base, hidden[-1:])
 
     def _step(self) -> Tensor:
-        """One token for every live row; returns the logits [rows, V], of which those of other rows mean nothing."""
+        """One token for every live request; returns the logits [size, V], whose first rows are theirs."""
         begun = time.monotonic()
-        base, cache = self.model.base, self._cache
-        last = torch.tensor([[r.output[-1] if r else 0] for r in self._live], device=base.device)
-        base.set_attn_implementation(ATTENTION)
-        cache.begin()
-        hidden = base.get_decoder()(
-            input_ids=last, position_ids=cache.lengths[:, None].to(base.device), use_cache=False, answers=cache
-        ).last_hidden_state[:, 0]
-        cache.lengths += torch.tensor([request is not None for request in self._live])
-        logits = logits_of(base, hidden)
+        logits = self._forward(next(size for size in self.sizes if size >= len(self._live)))
+        self._cache.lengths[: len(self._live)] += 1
         greedy = logits.argmax(-1).tolist()
         for row, request in enumerate(self._live):
-            if request is not None:
-                self._record(request, logits[row : row + 1], greedy[row])
-                request.seconds += time.monotonic() - begun
+            self._record(request, logits[row : row + 1], greedy[row])
+            request.seconds += time.monotonic() - begun
         return logits
+
+    def _forward(self, size: int) -> Tensor:
+        """Forwards the last token of the live requests in a step of ``size`` rows; returns the logits [size, V]."""
+        base, cache = self.model.base, self._cache
+        last = [request.output[-1] for request in self._live[:size]]
+        ids = torch.tensor([*last, *[0] * (size - len(last))], device=base.device)
+        base.set_attn_implementation(ATTENTION)
+        cache.begin(size)
+        hidden = base.get_decoder()(
+            input_ids=ids[:, None],
+            position_ids=cache.lengths[:size, None].to(base.device),
+            use_cache=False,
+            answers=cache,
+        ).last_hidden_state[:, 0]
+        return logits_of(base, hidden)
 
     def _record(self, request: Request, logits: Tensor, greedy: int | None = None) -> None:
         """Adds the next token, drawn from ``logits`` [1, V]."""
@@ -176,16 +188,19 @@ class Answerer:
             request.finish_reason = "timeout"
 
     def _settle(self, settle: Callable[[Request], None]) -> None:
-        for row, request in enumerate(self._live):
-            if request is not None and request.finish_reason:
-                self._live[row] = None
-                self._cache.lengths[row] = 0
+        for row in reversed(range(len(self._live))):
+            request = self._live[row]
+            if request.finish_reason:
+                last = self._live.pop()
+                if last is not request:
+                    self._live[row] = last
+                self._cache.move(len(self._live), row)
                 settle(request)
 
     def drop(self) -> list[Request]:
         """Gives up all live requests after an error, and returns them."""
-        dropped = [request for request in self._live if request is not None]
-        self._live, self._cache = [None] * self.rows, Cache(self.rows)
+        dropped = self._live
+        self._live, self._cache = [], Cache(self.rows)
         self._filled.cache_clear()
         return dropped
 
@@ -195,7 +210,7 @@ class Answerer:
         prompt = [int(i) for i in model.tokenizer.encode("Write a Python function that adds two numbers.")]
         request = Request(prompt, 4)
         with explained(f"provider=local cannot answer with {name}", "serve it, and set provider=openai"), model.used():
-            logits = [self._admit(request, 0)]
+            logits = [self._admit(request)]
             while not request.finish_reason:
                 logits.append(self._step()[:1])
             own = (
@@ -213,6 +228,21 @@ class Answerer:
                 f"provider=local would answer with {name} wrongly: its log-probabilities are {worst:.1e} nats off "
                 "those of the model's own forward pass; serve the model, and set provider=openai"
             )
+
+    def _equal_sizes(self) -> tuple[int, ...]:
+        """Powers of two up to ``rows``, and ``rows``: those whose logits are the same bits as with ``rows``."""
+        rows = self.rows
+        text = "Write a Python function that adds two numbers. " * 8
+        prompt = [int(i) for i in self.model.tokenizer.encode(text)][: self.context - 1]
+        with self.model.used():
+            for row in range(rows):  # of two lengths, each with a token of its own
+                self._admit(Request(prompt[: len(prompt) - row % 2], 2))
+                self._live[row].output[0] = prompt[row % len(prompt)]
+            full = self._forward(rows)
+            smaller = [2**power for power in range(rows.bit_length()) if 2**power < rows]
+            equal = [size for size in smaller if torch.equal(self._forward(size), full[:size])]
+        self.drop()
+        return (*equal, rows)
 
 
 class Cache:
@@ -237,15 +267,24 @@ class Cache:
                 whole[row, :, :length] = part[0]
         self.lengths[row] = length
 
-    def begin(self) -> None:
-        """Prepares a step: each row adds one token."""
-        longest = int(self.lengths.max()) + 1
+    def move(self, source: int, target: int) -> None:
+        """Moves a row's keys and values to ``target``; its own row is then free."""
+        length = int(self.lengths[source])
+        for whole in (whole for pair in self._layers for whole in pair):
+            whole[target, :, :length] = whole[source, :, :length]
+        self.lengths[target] = length
+        self.lengths[source] = 0
+
+    def begin(self, rows: int) -> None:
+        """Prepares a step of the first ``rows`` rows: each adds one token."""
+        lengths = self.lengths[:rows]
+        longest = int(lengths.max()) + 1
         self._reserve(longest)
         self._end = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
         device, dtype = self._layers[0][0].device, self._layers[0][0].dtype
-        hidden = torch.arange(self._end) > self.lengths[:, None]
+        hidden = torch.arange(self._end) > lengths[:, None]
         self._mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill(hidden, -torch.inf)[:, None, None].to(device)
-        self._at = (torch.arange(self.rows, device=device), self.lengths.to(device))
+        self._at = (torch.arange(rows, device=device), lengths.to(device))
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attention of ``query`` [rows, H, 1, D] to the row's own tokens, to which ``key`` and ``value`` are added."""
@@ -255,7 +294,7 @@ class Cache:
         rows, all_heads, _, dim = query.shape
         grouped = query.reshape(rows, key.shape[1], all_heads // key.shape[1], dim)
         out = F.scaled_dot_product_attention(
-            grouped, keys[:, :, : self._end], values[:, :, : self._end], self._mask, scale=scale
+            grouped, keys[:rows, :, : self._end], values[:rows, :, : self._end], self._mask, scale=scale
         )
         return out.reshape(rows, 1, all_heads, dim)
 

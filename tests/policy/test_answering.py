@@ -80,6 +80,22 @@ def test_neighbours_and_arrival_change_no_bit_of_a_request(
             assert all(torch.equal(a, b) for a, b in zip(alone[1], other[1], strict=True))
 
 
+def test_steps_have_only_numbers_of_rows_that_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward, tried = Answerer._forward, []
+
+    def rounded(self: Answerer, size: int) -> Tensor:
+        """As kernels would that sum in another order for two rows."""
+        tried.append(size)
+        return forward(self, ROWS)[:size] * (1 + 1e-5 * (size == 2))
+
+    monkeypatch.setattr(Answerer, "_forward", rounded)
+    engine = answerer(tiny_policy())
+    assert engine.sizes == (*(size for size in (1, 2, 4, 8, 16) if size < ROWS and size != 2), ROWS)
+    tried.clear()
+    answered(engine, [Request([5, 6, 7], 20, seed=0)])
+    assert {*tried} == {1}, "one request takes the smallest step"
+
+
 def test_answers_are_the_base_models_own_whatever_the_adapter_is() -> None:
     prompt = [5, 9, 11, 6]
     bare, trained = tiny_policy(), tiny_policy(perturb=0.5)
