@@ -12,11 +12,12 @@ from llm_as_judge.policy.weights import let_others_read
 
 
 def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
-    """Writes the PEFT adapter and the tokenizer; ``base_model`` is the base model's name in the configuration.
+    """Writes the PEFT adapter, in the base model's precision, and the tokenizer.
 
-    Target modules given as a regular expression are listed by name, because vLLM reads lists only.
+    ``base_model`` is the base model's name in the configuration. Target modules given as a regular expression are
+    listed by name, because vLLM reads lists only.
     """
-    policy.save_adapter(directory)
+    policy.save_adapter(directory, policy.base.dtype)
     path = directory / "adapter_config.json"
     config = json.loads(path.read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = base_model

@@ -12,6 +12,7 @@ from helpers.finished import EMBEDDED
 from huggingface_hub import ModelCard
 from peft import PeftModel
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from llm_as_judge.assembly.policy import adapter_digest
@@ -73,6 +74,8 @@ def test_peft_and_the_policy_read_the_exported_adapter(config: Config, policy: A
     assert not list(Path("out").glob(".*"))
     again = Policy.load(config.base_model.path, config.model, adapter=Path("out/adapter"))
     assert torch.allclose(logits(again.model), whole)
+    run_export(load_config(EMBEDDED, ["dtype=bfloat16"]), Path("half"), step)
+    assert {weight.dtype for weight in load_file("half/adapter_model.safetensors").values()} == {torch.bfloat16}
 
 
 def test_the_merged_model_has_the_policys_logits_tokens_and_template(config: Config, policy: Any) -> None:
