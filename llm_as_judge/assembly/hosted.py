@@ -39,10 +39,10 @@ class HostedModels:
 
         name = endpoint.model
         if name not in self._hosted:
-            of_name = [e for e in self._config.endpoints().values() if e.provider == "local" and e.model == name]
-            rows, context = max(e.concurrency for e in of_name), max(e.context for e in of_name)
+            roles = self._config.answered_by(name)
+            rows, context = max(e.concurrency for e in roles), max(e.context for e in roles)
             load = partial(self._load, name, rows, context)
-            timeout_s = max(e.timeout_s for e in of_name)
+            timeout_s = max(e.timeout_s for e in roles)
             self._hosted[name] = _Hosted(LocalServer(name, load, rows, timeout_s))
         return self._hosted[name]
 
@@ -107,7 +107,8 @@ class _Hosted:
         return self._server.places
 
     async def aclose(self) -> None:
-        await self._server.aclose()
+        for server in {self._local, self._server}:
+            await server.aclose()
 
     async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
         return await self._server.get(path, parse, who)

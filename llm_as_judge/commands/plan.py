@@ -246,7 +246,7 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
         # Executor and judge keep the caches of their rows while the policy is sampled and updated.
-        rows = (shape.cache_bytes(own.concurrency * own.context, dtype) for own in config.answered_by_policy)
+        rows = (shape.cache_bytes(own.concurrency * own.context, dtype) for own in config.answered_by())
         parts["trainer"] += max(rows, default=0.0)
     local = urlsplit(config.executor.base_url).hostname in ("localhost", "127.0.0.1", "::1")
     if local and config.executor.provider == "openai" and config.executor.model in _EXECUTORS:
@@ -291,7 +291,7 @@ def _on(
         "served": tokens["requests"] / executor.concurrency * given.latency,
     }
     lookahead = training.lookahead
-    if config.answered_by_policy and config.generation.engine == "local":  # by the same card, one after the other
+    if config.answered_by() and config.generation.engine == "local":  # by the same card, one after the other
         read = 2 * shape.parameters * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0

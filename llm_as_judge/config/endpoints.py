@@ -66,8 +66,12 @@ class EndpointConfig(ServerConfig):
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     @model_validator(mode="after")
-    def _room_for_a_prompt(self) -> "EndpointConfig":
-        if self.provider == "local" and self.context <= self.max_tokens:
+    def _fits_a_local_model(self) -> "EndpointConfig":
+        if self.provider != "local":
+            return self
+        if of_services := [name for name in ("more_urls", "reasoning_effort", "leave_out") if getattr(self, name)]:
+            raise ValueError(f"{of_services[0]} is for a service, and provider=local has none; remove it")
+        if self.context <= self.max_tokens:
             raise ValueError(
                 f"context={self.context} has no room for a prompt beside a reply of max_tokens={self.max_tokens}; "
                 "raise context or lower max_tokens"

@@ -330,10 +330,9 @@ class Config(Strict):
         name = self.model.model_name
         return self._base_model or BaseModelEntry(Path(name).name, name)
 
-    @property
-    def answered_by_policy(self) -> list[EndpointConfig]:
-        """The models of a run that are the policy's base weights."""
-        return [own for own in self.endpoints().values() if own.provider == "local" and own.model == POLICY]
+    def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
+        """The roles that ``model`` answers in this process or, if it is the policy, on its server."""
+        return [own for own in self.endpoints().values() if own.provider == "local" and own.model == model]
 
     def endpoints(self) -> dict[str, EndpointConfig]:
         """The models of a run by role: executor, judge and second judge, if configured."""

@@ -91,7 +91,7 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
     rank = next((rank for rank in _RANKS if rank >= config.model.lora_rank), None)
     if rank is None:
         raise ConfigError(f"model.lora_rank={config.model.lora_rank}: vLLM serves ranks up to {_RANKS[-1]}; lower it")
-    contexts = [own.context for own in config.answered_by_policy]
+    contexts = [own.context for own in config.answered_by()]
     options = {
         "host": "127.0.0.1",
         "port": port,

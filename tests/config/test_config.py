@@ -98,6 +98,8 @@ def test_mistakes_are_reported_with_file_line_value_and_cure_in_a_few_words() ->
         ("domain_ratios={math: 1.5, code: -0.5, qa: 0}", "must not be negative"),
         ("domain_ratios={math: 1, code: 0, qa: 0, art: 0}", "domain_ratios"), ("seed", "expected name=value"),
         ("max_steps='5'", "max_steps = '5': Input should be a valid integer"),
+        ("executor:\n  provider: local\n  reasoning_effort: low\n", "reasoning_effort is for a service"),
+        ("judge:\n  provider: local\n  max_tokens: 64\n  context: 64\n", "no room for a prompt beside a reply"),
     ]:  # fmt: skip
         said = message(None, text) if ":" not in text.partition("=")[0] and text[:1].isalpha() else message(text)
         wrong += [(text, said) for part in expected.split("|") if part.partition(", unable")[0] not in said]
