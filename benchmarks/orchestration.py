@@ -117,7 +117,7 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
             policy=author.policy,
             engine=author.engine,
             sampler=open_problems(config).sampler,
-            build_prompt=author.prompt,
+            build_prompt=lambda question, step: author.prompt(question),
             rollout=services.training,
             log=lambda kind, /, **fields: None,
             checkpoint_dir=folder / "steps",

@@ -60,6 +60,7 @@ class LayersEvent(Event, kw_only=True, frozen=True, tag="layers"):
 
 
 class PromptEvent(Event, kw_only=True, frozen=True, tag="prompt"):
+    step: int = 0  # whose rollouts answer it; older logs do not have it
     problem: str
     user: str
     question: str = ""

@@ -52,7 +52,7 @@ class FinishedStep:
     run: RunEvent
     report: StepReport
     rollouts: Sequence[RolloutEvent]
-    prompts: Mapping[str, PromptEvent]  # by problem
+    prompts: Mapping[str, PromptEvent]  # by problem, those of this step
     system: str
 
     def members(self) -> Iterator[tuple[RolloutEvent, int, PromptEvent]]:
@@ -151,7 +151,7 @@ class LogReader:
         self._evals: dict[int, EvalEvent] = {}
         self._usage: list[Mapping[str, Mapping[str, float]]] = []  # of each session
         self._spans: list[list[float]] = []  # start and last event of each session
-        self._prompts: dict[str, PromptEvent] = {}
+        self._prompts: dict[tuple[int, str], PromptEvent] = {}  # by step and problem
         self._pending: list[RolloutEvent] = []
         self._system = ""
 
@@ -202,7 +202,8 @@ class LogReader:
             elif isinstance(event, StepReport):
                 rollouts = [rollout for rollout in self._pending if rollout.step == event.step]
                 self._pending = [rollout for rollout in self._pending if rollout.step > event.step]
-                prompts = {r.problem: self._prompts[r.problem] for r in rollouts if r.problem in self._prompts}
+                asked = {(step, p): prompt for (step, p), prompt in self._prompts.items() if step in (0, event.step)}
+                prompts = {problem: asked[step, problem] for step, problem in sorted(asked)}
                 yield FinishedStep(self.run, event, rollouts, prompts, self._system)
             elif isinstance(event, RolloutEvent):
                 self._pending.append(event)
@@ -246,8 +247,8 @@ class LogReader:
             case LayersEvent():
                 self._system = event.layer1
             case PromptEvent():
-                self._prompts.pop(event.problem, None)
-                self._prompts[event.problem] = event
+                self._prompts.pop((event.step, event.problem), None)
+                self._prompts[event.step, event.problem] = event
                 if len(self._prompts) > _PROMPTS:
                     del self._prompts[next(iter(self._prompts))]
 

@@ -133,7 +133,7 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """Result of one workflow run; as the sandbox returns it, without calls and findings. Long texts are ``cut``."""
+    """Result of one workflow run; the sandbox returns it without calls and lint's facts. Long texts are ``cut``."""
 
     outcome: Outcome
     answer: str | None
@@ -142,6 +142,8 @@ class Execution:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     findings: tuple[Finding, ...] = ()  # of lint, before the run
+    shape: str = "invalid"  # ``workflow.structure``; also of a text that was not read
+    digest: str = ""  # of the text without comments and layout
     crashes: tuple[Crash, ...] = ()  # of a user's own operators
 
     @property

@@ -41,7 +41,6 @@ from llm_as_judge.operators.catalog import OPERATORS, type_word
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
-from llm_as_judge.sandbox.host import _known_modules
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
 from llm_as_judge.types import (
@@ -59,7 +58,7 @@ from llm_as_judge.types import (
     Verdict,
 )  # fmt: skip
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.structure import normalise_code, shape
+from llm_as_judge.workflow.structure import normalise_code
 
 PACKAGE = Path(__file__).parents[1] / "llm_as_judge"
 MEGABYTES = 12
@@ -206,8 +205,6 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "extract_code after a prefill": (KEPT, lambda text: extract_code(text, "```python\nclass Workflow:")),
     "lint": (LONGEST_PARSED, lambda text: lint(extract_code(text))),
     "lint, longer": (KEPT, lint),
-    "imports of AFlow": (LONGEST_PARSED, lambda text: _known_modules.__wrapped__(extract_code(text))),
-    "shape": (LONGEST_PARSED, lambda text: shape(extract_code(text))),
     "normalise_code": (LONGEST_PARSED, lambda text: normalise_code(extract_code(text))),
     **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
     "official verdict": (KEPT, judge(PROBLEMS["math"], OFFICIAL)),

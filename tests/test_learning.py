@@ -57,7 +57,8 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
     parts = TrainerParts(
         policy=author.policy, engine=author.engine,
         sampler=DomainSampler({"math": pool}, {"math": 1.0, "code": 0.0, "qa": 0.0}, config.training.seed),
-        build_prompt=author.prompt, rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)), log=log,
+        build_prompt=lambda question, step: author.prompt(question),
+        rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)), log=log,
         checkpoint_dir=tmp_path,
     )  # fmt: skip
     await Trainer(parts, config).train(STEPS)

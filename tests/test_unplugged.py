@@ -68,6 +68,7 @@ def test_layer_2_precedes_the_operators_own_prompts(trace: Trace) -> None:
 
 def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_step(trace: Trace) -> None:
     prompts, size = trace.of("prompt"), 3
+    assert {(p["step"], p["problem"]) for p in prompts} == {(r["step"], r["problem"]) for r in trace.of("rollout")}
     assert not any(prompt["examples"] for prompt in prompts[:size])  # the buffer is empty until the first step ends
     shown = [prompt for prompt in prompts[size:] if prompt["examples"]]
     assert shown and all("Example workflow:\nclass Workflow" in prompt["user"] for prompt in shown)

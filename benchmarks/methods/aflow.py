@@ -33,8 +33,8 @@ from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Domain, Problem, Question
 from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import contract
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import SHAPES, workflow
-from llm_as_judge.workflow.structure import shape
 
 #: AFlow's values: nodes to draw from, share of the uniform draw, factor of the softmax for scores in percent.
 BEST, UNIFORM, SHARPNESS = 4, 0.3, 0.2
@@ -143,7 +143,7 @@ class RandomEditor:
         recipe = self.rng.choice(left)
         text = recipes.write(recipe, self.domain, self.rng, varied=0.0)
         self._recipes[text] = recipe
-        return Edit(text, f"{shape(parent.text)} becomes {shape(text)}")
+        return Edit(text, f"{lint(parent.text).shape} becomes {lint(text).shape}")
 
 
 ASK = """{contract}
@@ -175,7 +175,7 @@ class ModelEditor:
         )
         reply = await self.model.chat(prompt, seed=len(children))
         text = extract_code(reply.reply)
-        what = next((line.lstrip("# ") for line in text.splitlines() if line.startswith("#")), shape(text))
+        what = next((line.lstrip("# ") for line in text.splitlines() if line.startswith("#")), lint(text).shape)
         return Edit(text, what[:200], reply.prompt_tokens + reply.completion_tokens)
 
 
@@ -204,7 +204,7 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
             share = round(budget * len(own) / len(problems)) if tried_on else 0
             tree = await grow(first_round(domain), editor, trial, share, rng)
             texts[name], spent = tree.best.text, spent + tree.tokens
-            print(f"{name}: {len(tree.nodes)} workflows tried, {tree.best.score:.0%} with {shape(tree.best.text)}")
+            print(f"{name}: {len(tree.nodes)} workflows tried, {tree.best.score:.0%} with {lint(tree.best.text).shape}")
         author = Given(lambda question: texts[dataset_of(question)])
         records = await evaluate(problems, author, services.official)
     report("AFlow-style search", records, spent)

@@ -103,10 +103,10 @@ def _parts(
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 
-    def build_prompt(question: Question) -> Prompt:
-        examples = recall.examples(question) if recall else []
-        prompt, shown = author.prompt.within(question, examples, lambda p: len(author.policy.encode(p)) <= longest)
-        log.log(PromptEvent(problem=question.id, question=question.statement, user=prompt.user, examples=shown))
+    def build_prompt(asked: Question, step: int) -> Prompt:
+        examples = recall.examples(asked) if recall else []
+        prompt, shown = author.prompt.within(asked, examples, lambda p: len(author.policy.encode(p)) <= longest)
+        log.log(PromptEvent(step=step, problem=asked.id, question=asked.statement, user=prompt.user, examples=shown))
         return prompt
 
     def step_done(report: StepReport) -> None:

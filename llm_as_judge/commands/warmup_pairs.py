@@ -104,7 +104,7 @@ def _read_own(path: Path) -> list[tuple[str, str]]:
     try:
         for number, line in enumerate(read_source(path, LONGEST_TABLE).splitlines(), 1):
             record = msgspec.json.decode(line, type=_Own)
-            if fatal := next((finding for finding in lint(record.workflow) if finding.fatal), None):
+            if fatal := next((finding for finding in lint(record.workflow).findings if finding.fatal), None):
                 raise DataError(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
             found.append((record.domain, record.workflow))
     except (msgspec.DecodeError, RecursionError) as error:

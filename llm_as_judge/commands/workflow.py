@@ -31,7 +31,8 @@ def lint(
 
     operators = load_operators(options.load().workflow.operators)
     workflow = read_workflow(path)
-    findings = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
+    facts = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
+    findings = list(facts.findings)
     if as_json:
         cli.print_json(findings)
     else:

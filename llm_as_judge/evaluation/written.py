@@ -9,7 +9,6 @@ from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.structure import shape
 
 #: Share of valid workflows below which most GRPO groups lack contrast.
 TOO_FEW_VALID = 0.2
@@ -55,9 +54,9 @@ def look_at(author: PolicyAuthor, questions: Sequence[Question], samples: int) -
             findings[f"the prompt exceeds training.prompt_max_length={limit}"] += 1
             continue
         source = extract_code(completion.text, completion.prefill)
-        fatal = [f for f in lint(source, entry_point=question.entry_point, operators=operators) if f.fatal]
-        if fatal:
+        facts = lint(source, entry_point=question.entry_point, operators=operators)
+        if fatal := [f for f in facts.findings if f.fatal]:
             findings[f"{fatal[0].code} {fatal[0].message}"] += 1
         else:
-            shapes[shape(source)] += 1
+            shapes[facts.shape] += 1
     return Written(samples * len(questions), dict(shapes.most_common()), dict(findings.most_common()))

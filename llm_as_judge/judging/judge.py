@@ -22,6 +22,7 @@ from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.sandbox.code_verdict import JudgesCode
+from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
 logger = logging.getLogger(__name__)
@@ -78,8 +79,7 @@ class Judge:
             return Verdict(False, "rules", f"no answer but {kind}")
         if self._llm is None:
             return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong")
-        decision = await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
-        return Verdict(decision.correct, "llm", decision.reason, exchanges=decision.exchanges)
+        return await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
 
     async def _scored(self, problem: Problem, answer: str | None) -> Verdict | None:
         """The verdict of the benchmark's usual scorer; None if there is none."""
@@ -112,14 +112,17 @@ class Judge:
     async def _run_tests(self, question: Question, reference: Reference, answer: str) -> Verdict:
         if self._sandbox is None:
             return Verdict(None, "tests", "no sandbox to run the tests in")
+        name = question.entry_point or ""
+        source = defining_block(answer, name)
         try:
-            name = question.entry_point or ""
-            source = defining_block(answer, name)
-            result = await self._sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
+            return _of_tests(await self._sandbox.verdict(source, reference.tests, name, prelude=reference.prelude))
         except SandboxFault as error:
-            return Verdict(None, "tests", f"sandbox fault: {error}")
-        if result.outcome == "fault":
-            return Verdict(None, "tests", f"sandbox fault: {result.error}")
-        weak = " (weak: a solution made to deceive could have forged it)" if result.weak else ""
-        reason = "tests passed" if result.passed else f"tests failed: {result.outcome}: {result.error}"
-        return Verdict(result.passed, "tests", reason + weak)
+            return _of_tests(CodeVerdict(False, "fault", error=str(error)))
+
+
+def _of_tests(found: CodeVerdict) -> Verdict:
+    if found.outcome == "fault":
+        return Verdict(None, "tests", f"sandbox fault: {found.error}")
+    weak = " (weak: a solution made to deceive could have forged it)" if found.weak else ""
+    reason = "tests passed" if found.passed else f"tests failed: {found.outcome}: {found.error}"
+    return Verdict(found.passed, "tests", reason + weak)

@@ -24,7 +24,7 @@ from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.judging import extracting, prompts
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
-from llm_as_judge.types import Exchange
+from llm_as_judge.types import Exchange, Verdict
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +38,8 @@ _RETRY_TEMPERATURE = 0.3
 _SHORTER = (500, 100)
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """``correct`` is None if the judge abstained; ``reason`` says why, or what it compared."""
-
-    correct: bool | None
-    reason: str = ""
-    exchanges: tuple[Exchange, ...] = ()  # all requests made for it
-    unreadable: bool = False  # the model replied, but without a verdict
+class _Unreadable(Verdict):
+    """An abstention of a model that replied, but without a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +59,7 @@ class _Case:
         return reply
 
 
-_JudgesCase = Callable[[_Case], Awaitable[tuple[Decision, _Case | None]]]
+_JudgesCase = Callable[[_Case], Awaitable[tuple[Verdict, _Case | None]]]
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -112,92 +106,87 @@ class LLMJudge:
         self._extracts: bool | None = None
         self._probing = asyncio.Lock()
 
-    async def judge(self, question: str, references: Sequence[str], candidate: str) -> bool | None:
-        """True, False, or None for an abstention."""
-        return (await self.decide(question, references, candidate)).correct
-
     async def decide(
         self, question: str, references: Sequence[str], candidate: str, dataset: str = "", cut_off: bool = False
-    ) -> Decision:
-        """The verdict with its reason; a provider that does not answer is an abstention."""
+    ) -> Verdict:
+        """The verdict with its reason and all requests; a provider that does not answer is an abstention."""
         if cut_off:
             candidate = fence(candidate) + prompts.CUT_OFF
         case = _Case(self._llm, question, tuple(references), candidate, dataset, [])
-        decision, compared = await self._fitting(case, partial(self._judged, cut_off=cut_off))
-        if self._second is not None and decision.correct is True and compared is not None:
+        verdict, compared = await self._fitting(case, partial(self._judged, cut_off=cut_off))
+        if self._second is not None and verdict.correct is True and compared is not None:
             again, _ = await self._fitting(replace(compared, llm=self._second), self._plainly)
             if again.correct is not True:
                 said = "abstained" if again.correct is None else "disagrees"
-                decision = Decision(None, f"the second judge {said}: {again.reason}")
-        return replace(decision, exchanges=tuple(case.heard))
+                verdict = Verdict(None, "llm", f"the second judge {said}: {again.reason}")
+        return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
-    async def _fitting(self, case: _Case, judge: _JudgesCase) -> tuple[Decision, _Case | None]:
+    async def _fitting(self, case: _Case, judge: _JudgesCase) -> tuple[Verdict, _Case | None]:
         """What ``judge`` says of the candidate, cut to what the model reads and can reply to.
 
         If it is refused at any length, but the same request without a candidate is answered, the answer is at fault.
         """
-        decision, refused = Decision(None), ""
+        verdict, refused = Verdict(None, "llm"), ""
         compared: _Case | None = None
         for longest in (prompts.LONGEST_FIELD, *_SHORTER):
-            if refused or decision.reason:
+            if refused or verdict.reason:
                 if len(case.candidate) <= longest:
                     continue
                 case = replace(case, candidate=fence(case.candidate, longest))
             try:
-                (decision, compared), refused = await judge(case), ""
+                (verdict, compared), refused = await judge(case), ""
             except PromptRefused as error:
                 refused = str(error)
                 continue
-            if not decision.unreadable:
-                return decision, compared
+            except ProviderError as error:
+                return Verdict(None, "llm", f"judge unreachable: {error}"), None
+            if not isinstance(verdict, _Unreadable):
+                return verdict, compared
         if not refused:
-            return decision, compared
+            return verdict, compared
         try:
             answered = (await self._decide(replace(case, candidate="-"))).correct is not None
-        except PromptRefused:
+        except ProviderError:
             answered = False
-        return Decision(False if answered else None, f"the judge refuses this answer: {refused}"), None
+        return Verdict(False if answered else None, "llm", f"the judge refuses this answer: {refused}"), None
 
-    async def _judged(self, case: _Case, cut_off: bool) -> tuple[Decision, _Case | None]:
+    async def _judged(self, case: _Case, cut_off: bool) -> tuple[Verdict, _Case | None]:
         """The verdict, and the case that the model compared; None if the host decided."""
-        try:
-            known = await self._host(case, cut_off)
-        except PromptRefused:
-            raise
-        except ProviderError as error:
-            return Decision(None, f"judge unreachable: {error}"), None
-        return (known, None) if isinstance(known, Decision) else (await self._compared(known), known)
+        known = await self._host(case, cut_off)
+        return (known, None) if isinstance(known, Verdict) else (await self._compared(known), known)
 
-    async def _plainly(self, case: _Case) -> tuple[Decision, _Case | None]:
+    async def _plainly(self, case: _Case) -> tuple[Verdict, _Case | None]:
         return await self._decide(case), case
 
-    async def _host(self, case: _Case, cut_off: bool) -> Decision | _Case:
+    async def _host(self, case: _Case, cut_off: bool) -> Verdict | _Case:
         """What the host decides, or the case to ask about, with the answer that was copied out of the candidate."""
         if case.references == ("unanswerable",):
             return case
         if is_copied(case.candidate, case.question, case.references):
-            return Decision(False, "no answer but the question's own words")
+            return Verdict(False, "llm", "no answer but the question's own words")
         if self._embedded:  # trained on one prompt; its True is believed, another number is not shown to it
             said = extract_answer(case.candidate, "math")
             known = await asyncio.to_thread(compare_typed, said, case.references, case.question)
-            return Decision(False, f"{said[:100]!r} is another number") if known is False and not cut_off else case
+            if known is False and not cut_off:
+                return Verdict(False, "llm", f"{said[:100]!r} is another number")
+            return case
         if not self._config.extract or not await self._can_extract():
             return case
         copy: str | None = case.candidate
         if len(case.candidate.split()) > _SHORT:
             copy = await self._extracted(case)
             if copy is None:
-                return Decision(
-                    None, "judge abstained: its copies of the answer were cut off or empty", unreadable=True
-                )
+                return _Unreadable(None, "llm", "judge abstained: its copies of the answer were cut off or empty")
         if not copy:
-            return Decision(False, "no answer could be copied out of the reply")
+            return Verdict(False, "llm", "no answer could be copied out of the reply")
         if refused((copy,), case.references, case.question) or is_copied(copy, case.question, case.references):
-            return Decision(False, f"no answer but {copy[:100]!r}")
+            return Verdict(False, "llm", f"no answer but {copy[:100]!r}")
         if cut_off:
             return replace(case, candidate=copy.removesuffix(prompts.CUT_OFF) + prompts.CUT_OFF)
         known = await asyncio.to_thread(compare_typed, copy, case.references, case.question)
-        return replace(case, candidate=copy) if known is None else Decision(known, f"the number in {copy[:100]!r}")
+        if known is None:
+            return replace(case, candidate=copy)
+        return Verdict(known, "llm", f"the number in {copy[:100]!r}")
 
     async def _can_extract(self) -> bool:
         """Whether the judge can copy an answer out of a reply; asked once."""
@@ -228,13 +217,13 @@ class LLMJudge:
                 return copy
         return "" if heard else None
 
-    async def _compared(self, case: _Case) -> Decision:
+    async def _compared(self, case: _Case) -> Verdict:
         """The judge's verdict; True only if it does not call the answer the same as any other reference."""
-        decision = await self._decide(case)
-        if not decision.correct or self._embedded or not self._config.extract:
-            return decision
+        verdict = await self._decide(case)
+        if not verdict.correct or self._embedded or not self._config.extract:
+            return verdict
         any_other = await self._decide(replace(case, references=(prompts.DECOY,)))
-        return replace(decision, correct=False, reason="the same as any reference") if any_other.correct else decision
+        return replace(verdict, correct=False, reason="the same as any reference") if any_other.correct else verdict
 
     def _request(self, attempt: int, system: str | None) -> dict[str, Any]:
         """Parameters of a request: at the second attempt more tokens and another seed."""
@@ -246,25 +235,20 @@ class LLMJudge:
             "seed": attempt,
         }
 
-    async def _decide(self, case: _Case) -> Decision:
+    async def _decide(self, case: _Case) -> Verdict:
         """One verdict, asked for at most twice."""
         problem = ""
         system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
         for attempt in range(2):
             request = self._request(attempt, None if self._embedded else system)
-            try:
-                reply, correct = await self._ask(case, attempt, request)
-            except PromptRefused:
-                raise
-            except ProviderError as error:
-                return Decision(None, f"judge unreachable: {error}")
+            reply, correct = await self._ask(case, attempt, request)
             if reply.finish_reason == "length":
                 problem = f"cut off at {request['max_tokens']} tokens"
             elif correct is None or reply.finish_reason == "content_filter":
                 problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
-                return Decision(correct, " ".join(reply.reply[:2000].split())[:200])
-        return Decision(None, f"judge abstained twice, last: {problem}", unreadable=True)
+                return Verdict(correct, "llm", " ".join(reply.reply[:2000].split())[:200])
+        return _Unreadable(None, "llm", f"judge abstained twice, last: {problem}")
 
     async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[Exchange, bool | None]:
         """One request: first with a JSON schema, until the server refuses one or its replies are often unreadable."""

@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain, Group, Question
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import Example
-from llm_as_judge.workflow.structure import normalise_code, shape
 
 #: Unit vectors [N, dimensions] of texts; ``Policy.embed`` is one.
 Embed = Callable[[Sequence[str]], NDArray[np.float32]]
@@ -36,16 +37,8 @@ class Experience:
     reward: float
     domain: Domain
     step: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """An experience with its parsed text and shape, used for comparisons."""
-
-    experience: Experience
-    problem: str
-    code: str
-    shape: str
+    shape: str  # this and the digest as of its execution
+    digest: str
 
 
 class ExperienceBuffer:
@@ -57,7 +50,7 @@ class ExperienceBuffer:
         self.config, self._folder = config, folder
         self._embed = embed
         self._per_shape = max(1, math.ceil(config.buffer_size * _MAX_SHARE))
-        self._entries: dict[Domain, list[_Entry]] = {domain: [] for domain in DOMAINS}
+        self._entries: dict[Domain, list[Experience]] = {domain: [] for domain in DOMAINS}
         self._vectors: dict[str, NDArray[np.float64]] = {}
 
     def __len__(self) -> int:
@@ -65,7 +58,7 @@ class ExperienceBuffer:
 
     def entries(self, domain: Domain) -> tuple[Experience, ...]:
         """A domain's experiences in the order in which they were added."""
-        return tuple(entry.experience for entry in self._entries[domain])
+        return tuple(self._entries[domain])
 
     def add(self, experience: Experience) -> bool:
         """Keep ``experience`` if it is good enough; True if it was taken.
@@ -75,32 +68,29 @@ class ExperienceBuffer:
         """
         if not experience.reward >= self.config.reward_threshold:  # also refuses nan
             return False
-        entries, new = self._entries[experience.domain], self._entry(experience)
-        rivals = [e for e in entries if (e.problem, e.code) == (new.problem, new.code)]
+        entries, same = self._entries[experience.domain], (experience.digest, _problem_key(experience.problem_text))
+        rivals = [e for e in entries if (e.digest, _problem_key(e.problem_text)) == same]
         if not rivals:
-            alike = [e for e in entries if e.shape == new.shape]
+            alike = [e for e in entries if e.shape == experience.shape]
             if len(alike) >= self._per_shape:
                 rivals = alike
             elif len(entries) >= self.config.buffer_size:
                 rivals = entries
         if rivals:
-            worst = min(rivals, key=lambda e: (e.experience.reward, e.experience.step))
-            if worst.experience.reward >= experience.reward:
+            worst = min(rivals, key=lambda e: (e.reward, e.step))
+            if worst.reward >= experience.reward:
                 return False
             entries.remove(worst)
-        entries.append(new)
+        entries.append(experience)
         return True
-
-    def _entry(self, experience: Experience) -> _Entry:
-        workflow = experience.workflow
-        return _Entry(experience, _problem_key(experience.problem_text), normalise_code(workflow), shape(workflow))
 
     def update(self, groups: Sequence[Group], step: int) -> None:
         """Adds the right rollouts of a finished step."""
         for rollout in (r for group in groups for r in group.rollouts):
-            question, reward = rollout.problem.question, rollout.reward.total
+            question, reward, ran = rollout.problem.question, rollout.reward.total, rollout.execution
             if rollout.verdict.correct and reward is not None:
-                self.add(Experience(question.id, question.statement, rollout.workflow, reward, question.domain, step))
+                what = question.id, question.statement, rollout.workflow, reward, question.domain, step
+                self.add(Experience(*what, ran.shape, ran.digest))
 
     def examples(self, question: Question) -> list[Example]:
         """Good workflows for the most similar problems; ``workflow.prompt`` keeps those that fit."""
@@ -115,9 +105,9 @@ class ExperienceBuffer:
         """
         own = _problem_key(text)
         best: dict[str, Experience] = {}
-        for entry in sorted(self._entries[domain], key=lambda e: (-e.experience.reward, -e.experience.step)):
-            if entry.experience.problem_id != problem_id and entry.problem != own:
-                best.setdefault(entry.problem, entry.experience)
+        for entry in sorted(self._entries[domain], key=lambda e: (-e.reward, -e.step)):
+            if entry.problem_id != problem_id and (problem := _problem_key(entry.problem_text)) != own:
+                best.setdefault(problem, entry)
         if not best or self.config.top_k < 1:
             return []
         question, *vectors = self._embedded([text, *(e.problem_text for e in best.values())])
@@ -130,7 +120,7 @@ class ExperienceBuffer:
         known = dict(self._vectors)
         if missing := [text for text in dict.fromkeys(texts) if text not in known]:
             known |= zip(missing, self._embed(missing).astype(np.float64), strict=True)
-        stored = {e.experience.problem_text for entries in self._entries.values() for e in entries}
+        stored = {e.problem_text for entries in self._entries.values() for e in entries}
         self._vectors = {text: vector for text, vector in known.items() if text in stored}
         return [known[text] for text in texts]
 
@@ -145,14 +135,20 @@ class ExperienceBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         """All experiences in order, as plain data."""
-        return {domain: [asdict(entry) for entry in self.entries(domain)] for domain in self._entries}
+        return {domain: [asdict(entry) for entry in entries] for domain, entries in self._entries.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         """Replace the contents with ``state``."""
-        self._entries = {d: [self._entry(Experience(**kept)) for kept in state.get(d, ())] for d in DOMAINS}
+        self._entries = {d: [_loaded(kept) for kept in state.get(d, ())] for d in DOMAINS}
         self._vectors = {}
 
 
+def _loaded(kept: Mapping[str, Any]) -> Experience:
+    facts = lint(kept["workflow"])  # for older checkpoints, which do not have them
+    return Experience(**{"shape": facts.shape, "digest": facts.digest, **kept})
+
+
+@lru_cache(4096)
 def _problem_key(text: str) -> str:
     """A problem by its words, because the same one may have several ids."""
     return " ".join(text.split()).casefold()

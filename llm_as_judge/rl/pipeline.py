@@ -42,7 +42,7 @@ class TrainerParts:
     policy: Policy
     engine: Engine
     sampler: DomainSampler
-    build_prompt: Callable[[Question], Prompt]
+    build_prompt: Callable[[Question, int], Prompt]  # of a problem, for the step that trains on it
     rollout: RolloutParts
     log: Log
     checkpoint_dir: Path
@@ -164,7 +164,7 @@ class Pipeline:
         longest, limit = 0, self._config.training.prompt_max_length
         for _ in range(MAX_REDRAWS):
             for problem in self._parts.sampler.sample(count - len(problems)):
-                prompt = self._parts.build_prompt(problem.question)
+                prompt = self._parts.build_prompt(problem.question, step + 1)
                 ids = self._parts.policy.encode(prompt)
                 if len(ids) <= limit:
                     problems.append(problem)

@@ -13,7 +13,6 @@ from llm_as_judge.llm.places import Load
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
 from llm_as_judge.types import Reference, Rollout
-from llm_as_judge.workflow.structure import shape
 
 #: ``EventLog.log``
 Log = Callable[[Event], None]
@@ -137,7 +136,7 @@ def rollout_event(
         workflow=None if rollout.workflow == completion.text else rollout.workflow,
         completion_tokens=len(completion.token_ids),
         finish_reason=completion.finish_reason,
-        shape=shape(rollout.workflow),
+        shape=execution.shape,
         lint=[finding.code for finding in execution.findings],
         outcome=execution.outcome,
         error=execution.error,

@@ -8,10 +8,9 @@ import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
-from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.files import cut
@@ -115,6 +114,7 @@ class Sandbox:
         operators: Mapping[str, OperatorParameters],
         dataset: str = "",
         prompt: str = "",
+        modules: Mapping[str, aflow.Role] = {},
     ) -> Execution:
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
@@ -123,12 +123,13 @@ class Sandbox:
                 any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
             operators: parameters of the operators by name.
             prompt: text of the ``prompt.py`` that a graph imports.
+            modules: the modules of AFlow that both import; read before, as a child pays for every page it touches.
         """
         job = {
             "kind": "workflow",
             "source": source,
             "prompt": prompt,
-            "modules": {**_known_modules(source), **_known_modules(prompt)},
+            "modules": modules,
             "problem": problem,
             "entry_point": entry_point,
             "dataset": dataset,
@@ -184,12 +185,3 @@ class Sandbox:
                 self._confinement = self._confinement or found
                 self.mode = found.mode  # also for a zygote that is started again
             return self._zygote
-
-
-@lru_cache(256)
-def _known_modules(source: str) -> Mapping[str, aflow.Role]:
-    """The modules of AFlow that a text imports; read here, since a fresh child pays for every page it touches."""
-    try:
-        return aflow.modules(quiet_parse(source)) if "import" in source else {}
-    except SyntaxError:  # raised when the text runs
-        return {}

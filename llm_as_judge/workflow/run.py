@@ -36,12 +36,12 @@ from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
-from llm_as_judge.types import Crash, Exchange, Execution, Finding, OperatorCall, Question
-from llm_as_judge.workflow.lint.check import lint
+from llm_as_judge.types import Crash, Exchange, Execution, OperatorCall, Question
+from llm_as_judge.workflow.lint.check import Facts, lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4
-#: Texts whose findings are cached, because a trained policy writes the same ones again and again.
+#: Texts whose facts are cached, because a trained policy writes the same ones again and again.
 _LINTED = 1024
 
 
@@ -74,10 +74,10 @@ class WorkflowRunner:
         self._temperature: float | None = None  # None: the executor's
 
         @lru_cache(_LINTED)
-        def cached_lint(source: str, entry_point: str | None, prompt: str) -> tuple[Finding, ...]:
-            return tuple(lint(source, entry_point=entry_point, operators=operators, prompt=prompt))
+        def cached(source: str, entry_point: str | None, prompt: str) -> Facts:
+            return lint(source, entry_point=entry_point, operators=operators, prompt=prompt)
 
-        self._lint = cached_lint
+        self._read = cached
         self._parameters = {
             known: OperatorParameters(
                 tuple(catalog.signature(cls).parameters),
@@ -105,10 +105,11 @@ class WorkflowRunner:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed``, each request to the
         executor has its own seed, which depends on the prompt and not on the order of calls.
         """
-        findings = self._lint(source, question.entry_point, self._prompt)
-        fatal = [f"{f.code} line {f.line}: {f.message}" for f in findings if f.fatal]
+        facts = self._read(source, question.entry_point, self._prompt)
+        said: dict[str, Any] = {"findings": facts.findings, "shape": facts.shape, "digest": facts.digest}
+        fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
         if fatal:
-            return Execution("invalid", None, error="; ".join(fatal), findings=findings)
+            return Execution("invalid", None, error="; ".join(fatal), **said)
         calls = _Calls(self, question, seed)
         result = await self.sandbox.run_workflow(
             source,
@@ -118,11 +119,12 @@ class WorkflowRunner:
             operators=self._parameters,
             dataset=question.dataset,
             prompt=self._prompt,
+            modules=facts.modules,
             config=self.config,
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)
-        return replace(result, calls=finished, findings=findings, crashes=crashes)
+        return replace(result, calls=finished, crashes=crashes, **said)
 
 
 class _Calls:

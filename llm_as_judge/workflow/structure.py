@@ -1,16 +1,15 @@
-"""The structure of a workflow: the order of its operator calls, and its text without layout.
+"""The structure of a workflow: the order of its operator calls, and its text without layout. Lint reads both.
 
 A shape such as ``3xAnswerGenerate>ScEnsemble`` is read from the text, so workflows that differ only in wording have the
 same one. Branches count like straight lines, and a helper counts once, at its place in the text.
 """
 
 import ast
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
-from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.imports import read_imports
+from llm_as_judge.workflow.lint.imports import Imports
 from llm_as_judge.workflow.lint.values import rounds
 
 Unit = tuple[str, str]  # count and operator, or count and a group in brackets
@@ -46,22 +45,23 @@ def normalise_code(source: str) -> str:
         return " ".join(source.split())
 
 
-def shape(source: str) -> str:
-    """The operators that a workflow calls, in the order of the text, joined by ``>``.
+def structure(tree: ast.Module, imports: Imports) -> tuple[str, str]:
+    """Shape of a workflow, and a digest of its normalised code; changes ``tree``.
 
-    A loop over a constant number of items multiplies (``3x``), other loops give ``nx``; consecutive calls of one
-    operator are added up. ``""`` for a workflow without calls, ``invalid`` for a text without a workflow.
+    The shape is the operators that a workflow calls, in the order of the text, joined by ``>``. A loop over a constant
+    number of items multiplies (``3x``), other loops give ``nx``; consecutive calls of one operator are added up. It is
+    ``""`` for a workflow without calls, ``invalid`` for a text without a workflow.
     """
     try:
         with one_error():
-            tree = quiet_parse(source, LONGEST_PARSED)
             nodes = list(ast.walk(tree))
             names = {getattr(node, "name", "") for node in nodes}
-            places = read_imports(nodes, OPERATORS, "", Report()).places(tree)
-            operators = {place: name for place, (name, _) in places.items()}
-            return _text(_units([tree], operators)) if {"Workflow", "__call__"} <= names else "invalid"
+            operators = {place: name for place, (name, _) in imports.places(nodes).items()}
+            shape = _text(_units([tree], operators)) if {"Workflow", "__call__"} <= names else "invalid"
+            code = ast.unparse(_Bare().visit(tree)).encode("utf-8", "replace")
+            return shape, hashlib.sha256(code).hexdigest()[:16]
     except SyntaxError:
-        return "invalid"
+        return "invalid", ""
 
 
 def _units(nodes: Iterable[ast.AST], operators: Mapping[str, str]) -> list[Unit]:

@@ -14,6 +14,7 @@ import pytest
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED, FinishedRun, as_options, run_settings
 from helpers.run_logs import read_events
+from helpers.workflows import linted
 from msgspec import to_builtins
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -36,7 +37,6 @@ from llm_as_judge.rl import checkpoint
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.contract import ASKED_HEAD
-from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
@@ -124,7 +124,7 @@ def test_with_a_prefill_a_warm_up_pair_says_what_is_asked_before_it_builds_opera
     pair = Pairs(config, author)._pair(question, Random(0))
     source = author.prompt(question).prefill + pair.text
     assert source.startswith(f"{ASKED_HEAD}How many pens has she now?\n        self.")
-    assert not lint(source) and source.count("# ") == 1
+    assert not linted(source) and source.count("# ") == 1
 
     own = config.workflow.model_copy(update={"prompt": "full"})
     full = Pairs(config.model_copy(update={"workflow": own}), replace(author, prompt=Layer1(own)))

@@ -109,7 +109,7 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
         asyncio.run(open_and_close(open_services(recorder.load(**local))))
     with suppress(ProviderError):
         asyncio.run(
-            LLMJudge(recorder.load(**down).judge, LLMClient(recorder.load(**down).judge)).judge("?", ["x"], "y")
+            LLMJudge(recorder.load(**down).judge, LLMClient(recorder.load(**down).judge)).decide("?", ["x"], "y")
         )
     with pytest.raises(ProviderError):
         VLLMEngine(recorder.load(engine__base_url=closed, engine__max_retries=0).engine, "m", here, None).check()

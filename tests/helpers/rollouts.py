@@ -21,6 +21,7 @@ from llm_as_judge.types import (
     Rollout,
     Verdict,
 )
+from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 
@@ -47,7 +48,7 @@ def rollout(
     found = scores(metric, answer, of.question, of.reference) if outcome == "finished" and correct is not None else {}
     return Rollout(
         of, Completion(source, (), (), (), "stop"), source,
-        Execution(outcome, answer if outcome == "finished" else None, (call,)),
+        Execution(outcome, answer if outcome == "finished" else None, (call,), shape=lint(source).shape),
         Verdict(correct, "rules", reason="" if correct is not None else "the provider was down", scores=found),
         Reward(None if correct is None else float(correct)),
     )  # fmt: skip

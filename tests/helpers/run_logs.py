@@ -56,7 +56,7 @@ def add_step(log: EventLog, step: int, groups: Sequence[Group], **report: float)
     for group in groups:
         question = group.problem.question
         asked = f"Asked: {question.text}"
-        log.log(PromptEvent(problem=question.id, question=question.statement, user=asked, examples=0))
+        log.log(PromptEvent(step=step, problem=question.id, question=question.statement, user=asked, examples=0))
     credited = credit(groups, "none", None)
     update = UpdateReport(*[0.25] * len(UpdateReport.__dataclass_fields__))
     made = step_report(step, credited, update, learning_rate=1e-3, seconds={"generate": 1.0, "update": 2.0})

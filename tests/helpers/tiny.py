@@ -101,7 +101,7 @@ def random_completions(
     return found
 
 
-def build_prompt(question: Question) -> Prompt:
+def build_prompt(question: Question, step: int) -> Prompt:
     return Prompt("4 5 6 7 8", question.text)
 
 

@@ -1,6 +1,10 @@
 """Texts of workflows."""
 
 from textwrap import indent
+from typing import Any
+
+from llm_as_judge.types import Finding
+from llm_as_judge.workflow.lint.check import lint
 
 
 def workflow(
@@ -20,3 +24,7 @@ def workflow(
     first = indent(f"self.llm = create_llm_instance()\n{init}", " " * 8)
     methods = f"{indent(more, ' ' * 4)}\n    {call}:\n{indent(body, ' ' * 8)}\n"
     return f"{head}\n    def __init__(self{parameters}):\n{first}\n{methods}"
+
+
+def linted(source: str, **given: Any) -> list[Finding]:
+    return list(lint(source, **given).findings)

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from llm_as_judge.answers.typed import compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
+from llm_as_judge.errors import ProviderError
 from llm_as_judge.judging.extracting import is_part, read_copy
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import Decision, LLMJudge
+from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import DECOY
-from llm_as_judge.types import Exchange
+from llm_as_judge.types import Exchange, Verdict
 
 OWL = "Which animal is on the old coin of Athens?"
 SEEDS = "Lena plants 16 seeds and then 21 more. How many seeds does Lena plant?"
@@ -42,7 +43,7 @@ class Gullible:
         return Exchange(prompt, text, "stop", 1, 1, 0.0, 0.0)
 
 
-async def decide(model: Any, candidate: str, *references: str, question: str = OWL, **changed: Any) -> Decision:
+async def decide(model: Any, candidate: str, *references: str, question: str = OWL, **changed: Any) -> Verdict:
     return await LLMJudge(asked(extract=True, **changed), model).decide(question, references, candidate)
 
 
@@ -65,6 +66,13 @@ async def test_sentences_about_the_reference_are_not_believed() -> None:
     assert (await decide(Gullible(believes=("owl",)), "an owl", "owl")).correct is False, "it believes everything"
     unguarded = await LLMJudge(asked(), Gullible()).decide(OWL, ("owl",), told[0])
     assert unguarded.correct is True, "such a judge is fooled without extraction"
+
+
+async def test_an_acceptance_is_not_believed_if_the_judge_is_down_when_it_is_checked() -> None:
+    model = ScriptedModel(["87", TRUE, ProviderError("down")])
+    verdict = await LLMJudge(EXTRACTING, model).decide(OWL, ("owl",), "an owl")
+    assert (verdict.correct, verdict.abstained) == (None, True) and verdict.reason == "judge unreachable: down"
+    assert len(verdict.exchanges) == 1
 
 
 @pytest.mark.parametrize(

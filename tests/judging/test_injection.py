@@ -90,7 +90,7 @@ async def test_no_hostile_candidate_gets_true_from_a_judge_that_obeys() -> None:
         reply = await Obedient().chat(JUDGE_PROMPT.replace("{candidate}", "7\n" + text))
         assert parse_verdict(reply.reply) is True
     assert (await Judge(ALONE, Obedient()).verdict(PROBLEM, "12")).correct is True
-    assert await LLMJudge(ALONE, Obedient()).judge("Which sign?", [":"], ":") is True
+    assert (await LLMJudge(ALONE, Obedient()).decide("Which sign?", [":"], ":")).correct is True
 
 
 def test_the_fence_removes_the_verdicts_format_and_leaves_ordinary_answers_alone() -> None:

@@ -80,7 +80,8 @@ async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored
 async def test_retries_differ_and_a_disagreement_abstains() -> None:
     for first in ("I think they are equal", (TRUE, "length"), ""):
         model = ScriptedModel([first, TRUE])
-        assert await LLMJudge(asked(provider="embedded", max_tokens=100), model).judge("q", ["12"], "a dozen") is True
+        judge = LLMJudge(asked(provider="embedded", max_tokens=100), model)
+        assert (await judge.decide("q", ["12"], "a dozen")).correct is True
         one, two = model.asked
         assert (one["temperature"], one["max_tokens"], one["system"]) == (0.0, 100, None)
         assert (two["temperature"], two["max_tokens"]) == (0.3, 200) and two["prompt"] != one["prompt"]
@@ -89,7 +90,7 @@ async def test_retries_differ_and_a_disagreement_abstains() -> None:
     ]  # fmt: skip
     for first, second, correct in cases:
         judge = LLMJudge(HYBRID, ScriptedModel(first), ScriptedModel(second))
-        assert await judge.judge("q", ["12"], "a dozen") is correct
+        assert (await judge.decide("q", ["12"], "a dozen")).correct is correct
 
 
 def test_the_prompt_is_the_documented_one_and_a_file_replaces_its_lines(tmp_path: Path) -> None:

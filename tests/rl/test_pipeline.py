@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import EchoRunner, ListBuffer, LuckyJudge, alike, bandit_trainer, equal, tiny_policy, weights
+from helpers.tiny import EchoRunner, ListBuffer, LuckyJudge, alike, bandit_trainer, equal, problem, tiny_policy, weights
 
+from llm_as_judge.events import PromptEvent
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.runlog import EventLog, FinishedStep, LogReader
 from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict
 
 
@@ -35,7 +37,7 @@ class Slow(EchoRunner):
 class Recalling(ListBuffer):
     """Puts its last text into every prompt, as an example."""
 
-    def prompt(self, question: Question) -> Prompt:
+    def prompt(self, question: Question, step: int) -> Prompt:
         return Prompt("4 5 6 7 8", f"{question.text} {' '.join(self.texts[-1:])}")
 
 
@@ -98,6 +100,36 @@ async def test_batches_are_sampled_by_the_weights_of_that_many_steps_before(tmp_
         assert [(r.version, r.staleness, r.staleness_max) for r in reports] == stale
         assert made.parts.sampler.state_dict()["position"] == 5 * 4  # nothing is drawn beyond the last step
         assert all(0 < r.device_busy <= 1.05 for r in reports)
+
+
+async def test_the_log_shows_every_rollout_with_the_prompt_it_answered(tmp_path: Path) -> None:
+    """Every batch has the same problems, and their prompts change with the buffer."""
+    answered, log = dict[tuple[int, str], str](), EventLog(tmp_path / "log.jsonl")
+
+    class Buffer(Recalling):
+        def update(self, groups: Sequence[Group], step: int) -> None:
+            for rollout in (r for g in groups for r in g.rollouts):
+                ids = rollout.completion.prompt_ids
+                answered[step, rollout.problem.question.id] = made.parts.policy.tokenizer.decode(ids)
+            self.texts.append(f"{9 + step} {9 + step}")
+
+        def prompt(self, question: Question, step: int) -> Prompt:
+            prompt = super().prompt(question, step)
+            log.log(PromptEvent(step=step, problem=question.id, user=prompt.user))
+            return prompt
+
+    made = bandit_trainer(tmp_path, buffer=Buffer(), lookahead=1, max_steps=4)
+    made.parts.sampler.sample = lambda n: [problem(i) for i in range(n)]  # type: ignore[method-assign]
+    parts = replace(made.parts, build_prompt=made.parts.buffer.prompt, log=log.log)  # type: ignore[union-attr]
+    await Trainer(parts, made.config).train()
+    shown = {
+        (rollout.step, rollout.problem): prompt.user
+        for step in LogReader(log.path).finished()
+        if isinstance(step, FinishedStep)
+        for rollout, _, prompt in step.members()
+    }
+    assert len(set(shown.values())) > 4 and shown.keys() == answered.keys()
+    assert {key: text for key, text in shown.items() if text not in answered[key]} == {}
 
 
 async def test_killed_with_pending_batches_it_resumes_bit_for_bit_and_samples_nothing_twice(tmp_path: Path) -> None:

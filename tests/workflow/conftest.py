@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,7 +50,8 @@ def run(wait: Wait, box: Sandbox) -> Run:
         config, executor = WorkflowConfig(**settings), executor or EndpointConfig()
         runner = WorkflowRunner(llm or Script(), box, config, executor, enhance).beside(prompt)
         if not linted:
-            runner._lint = lambda *given: ()  # type: ignore[assignment]
+            read = runner._read
+            runner._read = lambda *given: replace(read(*given), findings=())  # type: ignore[assignment]
         execution: Execution = wait(runner.run(source, question, seed))
         return execution
 

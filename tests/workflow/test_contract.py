@@ -6,7 +6,7 @@ whatever lint reports.
 import re
 from dataclasses import dataclass, replace
 
-from helpers.workflows import workflow
+from helpers.workflows import linted, workflow
 from running import CODE, QUESTION, Run
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -14,7 +14,6 @@ from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import DOMAINS
 from llm_as_judge.workflow.contract import HEAD, RULES, contract, skeleton
-from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import Example
@@ -214,7 +213,7 @@ def test_what_a_rule_allows_runs_and_what_it_forbids_is_found(run: Run) -> None:
     assert not [pair for pair in runs if (pair[1].outcome, pair[1].error, pair[1].findings) != ("finished", "", ())]
     wrong = []
     for code, source in [pair for claim in CLAIMS for pair in claim.forbids]:
-        found = {f.code for f in lint(source, entry_point="f" if code == "W107" else None)}
+        found = {f.code for f in linted(source, entry_point="f" if code == "W107" else None)}
         failed = run(source, linted=False).outcome == "raised" or not CODES[code][1]
         if not {code} <= found <= {code, "W205"} or failed is (source in HARMLESS):
             wrong.append((code, found, source))
@@ -226,7 +225,7 @@ def test_the_contract_names_calls_and_forms_and_a_reply_may_be_begun(run: Run) -
     for names in (*([name] for name in OPERATORS), list(OPERATORS), ["Review", "Revise"]):
         operators = load_operators(names)
         source = skeleton(operators)
-        assert lint(source, operators=operators) == [], names
+        assert linted(source, operators=operators) == [], names
         assert source in contract(operators, 24)
         assert run(source).outcome == "finished", names
     prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)

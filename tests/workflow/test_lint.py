@@ -1,8 +1,6 @@
 """Lint has no error for what can run; mistakes by number are in ``test_contract.py``."""
 
-from helpers.workflows import workflow
-
-from llm_as_judge.workflow.lint.check import lint
+from helpers.workflows import linted, workflow
 
 USED = "Custom AnswerGenerate ScEnsemble Programmer Review Revise Test CustomCodeGenerate"
 NAMES = "custom answer ensemble programmer review revise test code"
@@ -47,7 +45,7 @@ def test_correct_workflows_raise_no_alarm() -> None:
     wrong = []
     for name, body in GOOD.items():
         source = workflow(body, init=INIT)
-        findings = [f for f in lint(source) if f.code != "W205"]
+        findings = [f for f in linted(source) if f.code != "W205"]
         expected = {WARNED[name]} if name in WARNED else set()
         if {f.code for f in findings} != expected or any(f.fatal for f in findings):
             wrong.append((name, findings))
@@ -56,20 +54,20 @@ def test_correct_workflows_raise_no_alarm() -> None:
 
 def test_broken_and_deeply_nested_texts_are_refused() -> None:
     frames = ["class Workflow:\n    def __init__(self):\n        await x", "x = '\x00'", "(" * 500]
-    assert [[f.code for f in lint(source) if f.fatal] for source in frames] == [["W101"]] * 3
+    assert [[f.code for f in linted(source) if f.fatal] for source in frames] == [["W101"]] * 3
     for nested in ("lambda: " * 1_840 + "1", "[" * 80 + "1" + " for a in b]" * 80):
-        (finding,) = lint(f"class Workflow:\n    x = {nested}\n")
+        (finding,) = linted(f"class Workflow:\n    x = {nested}\n")
         assert (finding.code, finding.fatal) == ("W101", True) and "nested more than 50 deep" in finding.message
 
 
 def test_names_are_found_in_annotations_helpers_dicts_and_conditions() -> None:
-    assert lint(SEED.replace("problem)", "(" * 60 + "problem" + " if problem else problem)" * 61)) == []
+    assert linted(SEED.replace("problem)", "(" * 60 + "problem" + " if problem else problem)" * 61)) == []
     kept = "self.ops, self.b = {'a': operator.AnswerGenerate(self.llm)}, operator.AnswerGenerate(self.llm)"
     source = SEED.replace("self.answer_generate = operator.AnswerGenerate(self.llm)", kept)
     for place in ("self.ops['a']", "self.b"):
         used = source.replace("self.answer_generate", place)
-        assert [f.code for f in lint(used) if f.fatal] == []
-        assert [f.code for f in lint(used.replace("['answer']", "['anser']")) if f.fatal] == ["W207"]
+        assert [f.code for f in linted(used) if f.fatal] == []
+        assert [f.code for f in linted(used.replace("['answer']", "['anser']")) if f.fatal] == ["W207"]
     for old, new in (
         ("problem: str)", "problem: str, hint: Optional[str] = None)"),
         ("problem: str):", "problem: str) -> Tuple[str, float]:"),
@@ -77,18 +75,18 @@ def test_names_are_found_in_annotations_helpers_dicts_and_conditions() -> None:
         ("class Workflow:\n", "def clean(text):\n    return re.sub(' ', '', text)\n\n\nclass Workflow:\n"),
     ):
         source = SEED.replace(old, new)
-        assert [f.code for f in lint(source)] == ["W303"], new
+        assert [f.code for f in linted(source)] == ["W303"], new
         for imports in ("import re\nfrom typing import Dict, Optional, Tuple", "import re\nfrom typing import *"):
-            assert lint(f"{imports}\n{source}") == [], new
+            assert linted(f"{imports}\n{source}") == [], new
         if "re." not in new:
-            assert lint(f"from __future__ import annotations\n{source}") == [], new
+            assert linted(f"from __future__ import annotations\n{source}") == [], new
 
 
 def test_code_problems_take_the_entry_point_and_messages_say_what_to_write() -> None:
-    assert [f.code for f in lint(SEED, entry_point="f")] == ["W107"]
+    assert [f.code for f in linted(SEED, entry_point="f")] == ["W107"]
     for more in ("entry_point", "entry_point='f'", "*, entry_point"):
-        assert lint(SEED.replace("problem: str)", f"problem: str, {more})"), entry_point="f") == []
-    (finding,) = [f for f in lint(workflow("return await self.answer(input=problem)", init=INIT)) if f.fatal]
+        assert linted(SEED.replace("problem: str)", f"problem: str, {more})"), entry_point="f") == []
+    (finding,) = [f for f in linted(workflow("return await self.answer(input=problem)", init=INIT)) if f.fatal]
     assert "['answer']" in finding.message
-    (finding,) = [f for f in lint(workflow("return (await self.custom(input=problem))['response']")) if f.fatal]
+    (finding,) = [f for f in linted(workflow("return (await self.custom(input=problem))['response']")) if f.fatal]
     assert "Custom(input, instruction): missing a required argument: 'instruction'" in finding.message

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.workflows import workflow
+from helpers.workflows import linted, workflow
 from running import Run, Script
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -12,7 +12,6 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.prompt import Layer1
 
 OPERATORS = '''
@@ -112,14 +111,14 @@ def test_layer_one_documents_it_and_lint_knows_its_signature() -> None:
     )
     assert f"- {line}; built as operator.Translate(self.llm, polite=False)\n" in full.system
     operators = load_operators(config("ops.py:Translate").operators)
-    assert lint(WORKFLOW, operators=operators) == []
-    assert "W201" in [f.code for f in lint(WORKFLOW)], "it is not configured"
+    assert linted(WORKFLOW, operators=operators) == []
+    assert "W201" in [f.code for f in linted(WORKFLOW)], "it is not configured"
     for old, new, code in (
         ("problem, ['French']", "problem", "W203"), ("['French']", "'French'", "W203"),
         ("tone='warm'", "mood='warm'", "W203"), ("polite=True", "rude=True", "W203"),
         ("['translation']", "['answer']", "W207"), ("await ", "", "W204"),
     ):  # fmt: skip
-        assert code in [f.code for f in lint(WORKFLOW.replace(old, new), operators=operators)], new
+        assert code in [f.code for f in linted(WORKFLOW.replace(old, new), operators=operators)], new
 
 
 REFUSED = (

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from helpers.workflows import workflow
+from helpers.workflows import linted, workflow
 from running import CODE, QUESTION, SQUARE, Run, Script
 
 from llm_as_judge.operators import published
@@ -11,7 +11,6 @@ from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
-from llm_as_judge.workflow.structure import shape
 
 GRAPHS = Path(__file__).parent / "graphs"
 FOLDERS = GRAPHS / "folders"
@@ -25,7 +24,7 @@ def graph(body: str, *, imports: str = "", prompt: str = "", **more: str) -> Wor
 
 
 def fatal(source: WorkflowSource) -> set[str]:
-    return {f.code for f in lint(source.text, prompt=source.prompt) if f.fatal}
+    return {f.code for f in linted(source.text, prompt=source.prompt) if f.fatal}
 
 
 def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
@@ -36,9 +35,9 @@ def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
         execution = run(source.text, CODE if is_code else QUESTION, prompt=source.prompt)
         clean = (execution.outcome, execution.error, execution.findings) == ("finished", "", ())
         answered = (SQUARE if is_code else "42") in (execution.answer or "")
-        in_shape = {call.name for call in execution.calls} <= set(re.findall(r"[A-Z]\w+", shape(source.text)))
+        in_shape = {call.name for call in execution.calls} <= set(re.findall(r"[A-Z]\w+", lint(source.text).shape))
         if not (clean and answered and in_shape and execution.calls):
-            wrong.append((path.name, shape(source.text), execution))
+            wrong.append((path.name, lint(source.text).shape, execution))
     assert not wrong
 
 

@@ -1,5 +1,6 @@
 """The runner: text in, execution out; metered on the host, with our faults apart from the workflow's mistakes."""
 
+import ast
 import asyncio
 import itertools
 from dataclasses import replace
@@ -9,10 +10,22 @@ import pytest
 from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
 
 from llm_as_judge.config.endpoints import EndpointConfig
-from llm_as_judge.config.schema import WorkflowConfig
+from llm_as_judge.config.schema import BufferConfig, WorkflowConfig
 from llm_as_judge.errors import PromptTooLong, ProviderError
+from llm_as_judge.rl.buffer import ExperienceBuffer
+from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
-from llm_as_judge.types import Exchange, Execution
+from llm_as_judge.types import (
+    Completion,
+    Exchange,
+    Execution,
+    Group,
+    Problem,
+    Reference,
+    Reward,
+    Rollout,
+    Verdict,
+)
 from llm_as_judge.workflow.run import Budget, WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -44,6 +57,21 @@ def test_one_call_is_metered_and_each_named_shape_runs(run: Run) -> None:
         execution = run(source, CODE if is_code else QUESTION)
         assert execution.outcome == "finished", (name, execution.error)
         assert (SQUARE if is_code else "42") in (execution.answer or ""), name
+
+
+def test_a_text_is_parsed_once_for_lint_sandbox_log_and_buffer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = ast.parse, list[str]()
+    monkeypatch.setattr(ast, "parse", lambda source, *more: parsed.append(source) or parse(source, *more))
+    source = f"import workspace.X.workflows.template.operator as operator\n{TEXTS['answer_vote']}"
+    problem, execution = Problem(QUESTION, Reference(("42",))), run(source)
+    completion = Completion(source, (), (), (), "stop")
+    rollout = Rollout(problem, completion, source, execution, Verdict(True, "rules"), Reward(20.0))
+    buffer = ExperienceBuffer(BufferConfig(), lambda texts: pytest.fail("nothing to compare"))
+    buffer.update([Group(problem, (rollout,))], 1)
+    (kept,) = buffer.entries("math")
+    assert (execution.outcome, kept.digest) == ("finished", execution.digest) and len(kept.digest) == 16
+    assert kept.shape == rollout_event(rollout).shape == "3xAnswerGenerate>ScEnsemble"
+    assert [text for text in parsed if text] == [source]
 
 
 def test_an_invalid_text_is_not_run_and_incomplete_replies_are_marked(run: Run) -> None:

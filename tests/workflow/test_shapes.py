@@ -3,7 +3,7 @@
 from itertools import pairwise
 from random import Random
 
-from helpers.workflows import workflow
+from helpers.workflows import linted, workflow
 
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS, Domain
@@ -12,7 +12,7 @@ from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.recipes import draw, recipes, write
 from llm_as_judge.workflow.shapes import SHAPES
 from llm_as_judge.workflow.shapes import workflow as written
-from llm_as_judge.workflow.structure import normalise_code, shape
+from llm_as_judge.workflow.structure import normalise_code
 
 DRAFTS = {"direct": "Custom", "answer": "AnswerGenerate", "program": "Programmer", "code": "CustomCodeGenerate"}
 ENDINGS = {"once": "{}", "vote": "3x{}>ScEnsemble", "review": "{}>Review>Revise", "test": "{}>Test"}
@@ -30,9 +30,9 @@ def test_every_shape_is_clean_reads_as_what_it_is_and_follows_line_by_line() -> 
         for name, template in SHAPES.items():
             source = written(template, domain)
             operators = load_operators(dict.fromkeys(template.operators.values()))
-            findings = lint(source, entry_point="solve" if domain == "code" else None, operators=operators)
+            findings = linted(source, entry_point="solve" if domain == "code" else None, operators=operators)
             signature = "(self, problem: str, entry_point: str)" if domain == "code" else "(self, problem: str):"
-            if findings or shape(source) != EXPECTED[name] or signature not in source:
+            if findings or lint(source).shape != EXPECTED[name] or signature not in source:
                 wrong.append((domain, name, findings))
             texts.add(source)
     assert not wrong
@@ -70,8 +70,8 @@ BODIES = {
 
 
 def test_shapes_of_loops_and_groups_and_normalised_code() -> None:
-    assert {body: shape(workflow(body, init=INIT)) for body in BODIES} == BODIES
-    assert {shape(source) for source in ("", "def f(", "x = 1", "class Workflow: pass")} == {"invalid"}
+    assert {body: lint(workflow(body, init=INIT)).shape for body in BODIES} == BODIES
+    assert {lint(source).shape for source in ("", "def f(", "x = 1", "class Workflow: pass")} == {"invalid"}
     assert normalise_code("x: int=1 # one\n\n") == normalise_code("x = 1")
     assert normalise_code("def f(a: int) -> str:\n  'doc'\n  return a") == normalise_code("def f(a): return a")
     assert normalise_code("not   python (") == "not python ("
@@ -84,14 +84,14 @@ def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
         for recipe in recipes(domain, OPERATORS):
             source = write(recipe, domain, rng)
             plain = write(recipe, domain, rng, varied=0, class_first=True)
-            assert not lint(source, entry_point=entry_point), source
-            assert plain.startswith(CLASS_HEAD) and shape(plain) == shape(source)
-            seen.add(shape(source))
+            assert not linted(source, entry_point=entry_point), source
+            assert plain.startswith(CLASS_HEAD) and lint(plain).shape == lint(source).shape
+            seen.add(lint(source).shape)
         assert len(seen) >= 60
     rng = Random(2)
     recipe = next(r for r in recipes("math", OPERATORS) if r.samples == 3 and r.ensemble == "ScEnsemble")
     sources = {normalise_code(write(recipe, "math", rng)) for _ in range(40)}
-    assert len(sources) > 30 and len({shape(source) for source in sources}) == 1
+    assert len(sources) > 30 and len({lint(source).shape for source in sources}) == 1
     plain = next(r for r in recipes("math", OPERATORS) if r.draft == "Custom" and r.samples == 3 and r.after)
     assert len({write(plain, "math", rng, varied=0, one_instruction=True) for _ in range(20)}) == 1
     assert len({write(plain, "math", rng, varied=0) for _ in range(40)}) == 4, "instructions"
@@ -101,7 +101,7 @@ def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
     allowed = {"Custom", "ScEnsemble"}
     for seed in range(30):
         source = write(draw("qa", Random(seed), allowed), "qa", Random(seed))
-        assert not lint(source, operators={name: OPERATORS[name] for name in allowed}), source
+        assert not linted(source, operators={name: OPERATORS[name] for name in allowed}), source
 
 
 def test_the_same_seed_draws_and_writes_the_same_texts() -> None:

@@ -13,6 +13,7 @@ from llm_as_judge.operators import catalog
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Completion, Execution, Problem, Reference, Reward, Verdict
+from llm_as_judge.workflow.lint.check import Facts
 from llm_as_judge.workflow.run import WorkflowRunner
 
 #: Arguments in Python, as a workflow may pass them.
@@ -98,7 +99,7 @@ def test_an_own_operator_that_mostly_fails_stops_the_run_with_its_traceback(
 ) -> None:
     Path("own.py").write_text(OWN, encoding="utf-8")
     runner = WorkflowRunner(Script(), box, WorkflowConfig(operators=("own.py:Lookup",)), EndpointConfig())
-    runner._lint = lambda *given: ()  # type: ignore[assignment]
+    runner._read = lambda *given: Facts(())  # type: ignore[assignment]
     parts = RolloutParts(runner, Accepting(), rewarded)
 
     def scored(*words: str) -> list[tuple[str, float | None]]:

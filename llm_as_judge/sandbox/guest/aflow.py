@@ -92,10 +92,10 @@ def absolute(node: ast.ImportFrom) -> str:
     return ".".join([*above, *([node.module] if node.module else [])])
 
 
-def modules(tree: ast.AST) -> dict[str, Role]:
-    """Every known module that a text imports, with the packages that contain it."""
+def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:
+    """Every known module that is imported among the nodes of a text, with the packages that contain it."""
     found: dict[str, Role] = {}
-    for _, _, module, _ in imports(ast.walk(tree)):
+    for _, _, module, _ in imports(nodes):
         kind = role(module)
         if kind is not None:
             found[module] = kind

@@ -1,9 +1,9 @@
-"""Lint: finds errors in a workflow's text before it runs; nothing is executed or repaired.
+"""Lint: reads a workflow's text, once and before it runs, and finds errors; nothing is executed or repaired.
 
 An *error* (a fatal finding) is a statement that fails whenever it is reached, or a class that cannot be used.
 Everything else, such as what may fail on some path, is a warning.
 
-    for finding in lint(source):
+    for finding in lint(source).findings:
         print(finding.code, finding.line, finding.message)
 
 This module checks the module and the class of a workflow; ``function`` checks statements, ``expressions`` names and
@@ -13,17 +13,20 @@ calls, ``imports`` imports. ``codes`` lists the findings. ``values`` holds what 
 import ast
 import inspect
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import get_args
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.operators.catalog import OPERATORS, Operators
-from llm_as_judge.sandbox.guest.aflow import constructor_arguments
+from llm_as_judge.sandbox.guest.aflow import Role, constructor_arguments
 from llm_as_judge.types import Finding
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.expressions import Scope
 from llm_as_judge.workflow.lint.function import ScopeCheck
-from llm_as_judge.workflow.lint.imports import read_imports
+from llm_as_judge.workflow.lint.imports import Imports, read_imports
 from llm_as_judge.workflow.lint.values import Function, Value, bound_names
+from llm_as_judge.workflow.structure import structure
 
 #: Maximum nesting of functions, classes and comprehensions: compile time grows with its square.
 _MOST_NESTED = 50
@@ -32,10 +35,18 @@ _SCOPES = (*get_args(Function), ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetC
 _GIVEN = {"operator", "create_llm_instance", "DatasetType"}
 
 
-def lint(
-    source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = ""
-) -> list[Finding]:
-    """Findings in order of their lines, each place and message once.
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that the host reads of a workflow's text. Findings in order of their lines, each place and message once."""
+
+    findings: tuple[Finding, ...]
+    shape: str = "invalid"
+    digest: str = ""
+    modules: Mapping[str, Role] = field(default_factory=dict)  # of AFlow, that it imports
+
+
+def lint(source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = "") -> Facts:
+    """Parse and check a workflow's text.
 
     Args:
         entry_point: of a code problem; adds W107.
@@ -51,12 +62,13 @@ def lint(
             warnings.simplefilter("ignore")  # Python's own warnings about the policy's text
             compile(source, "<workflow>", "exec", dont_inherit=True)
     except SyntaxError as error:
-        return [Finding("W101", error.msg, error.lineno or 1, True)]
+        return Facts((Finding("W101", error.msg, error.lineno or 1, True),))
     try:
-        _check_module(tree, report, entry_point, operators, prompt)
+        imports = _check(tree, report, entry_point, operators, prompt)
     except RecursionError:
         report("W101", "nested too deeply", tree)
-    return report.findings
+        return Facts(tuple(report.findings))
+    return Facts(tuple(report.findings), *structure(tree, imports), imports.known)
 
 
 def _nested_scopes(tree: ast.Module) -> int:
@@ -70,19 +82,19 @@ def _nested_scopes(tree: ast.Module) -> int:
     return deepest
 
 
-def _check_module(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> None:
+def _check(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> Imports:
     nodes = list(ast.walk(tree))
     imports = read_imports(nodes, {**OPERATORS, **operators}, prompt, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
     if workflow is None:
         report("W102", "no class Workflow", tree)
-        return
+        return imports
     statements = list(ast.walk(workflow))
     methods = {n.name: n for n in workflow.body if isinstance(n, Function)}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
     init = methods.get("__init__", ast.Pass())
-    built = {place: own for place, own in imports.places(init).items() if own[0] in operators}
+    built = {place: own for place, own in imports.places(ast.walk(init)).items() if own[0] in operators}
     assigned = [node for node in ast.walk(init) if isinstance(node, ast.Assign)]
     models = {ast.unparse(node.targets[0]): Value("model") for node in assigned if _is_model(node.value)}
     attributes = {n.attr for n in statements if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
@@ -100,6 +112,7 @@ def _check_module(tree: ast.Module, report: Report, entry_point: str | None, ope
     for place, (name, statement) in built.items():
         if place.rpartition(".")[2] not in read and place.count(".") == 1 and "[" not in place:
             report("W205", f"{place} ({name}) is built but never used", statement)
+    return imports
 
 
 def _is_model(value: ast.expr) -> bool:

@@ -3,8 +3,9 @@
 import ast
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators import published
@@ -31,6 +32,7 @@ class Imports:
     imported: dict[str, str] = field(default_factory=dict)  # an operator -> its name in the catalog
     prompts: set[str] = field(default_factory=set)  # the module prompt.py
     starred: set[str] = field(default_factory=set)  # everything imported by a star
+    known: Mapping[str, aflow.Role] = field(default_factory=dict)  # AFlow's modules, also those that prompt.py imports
 
     def built(self, function: ast.expr) -> str | None:
         """The name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
@@ -41,9 +43,9 @@ class Imports:
                 return self.imported.get(name)
         return None
 
-    def places(self, tree: ast.AST) -> dict[str, tuple[str, ast.stmt]]:
+    def places(self, nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ast.stmt]]:
         """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> the operator's
-        name, and the statement that puts it there.
+        name, and the statement among ``nodes`` that puts it there.
         """
         found: dict[str, tuple[str, ast.stmt]] = {}
 
@@ -60,7 +62,7 @@ class Imports:
                     for inner, member in zip(places, values, strict=False):
                         put(inner, member, statement)
 
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Assign):
                 put(node.targets[0], node.value, node)
             elif isinstance(node, ast.AnnAssign) and node.value:
@@ -72,14 +74,14 @@ def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, re
     """The imports among all nodes of a workflow; reports those of what does not exist, and names that ``prompt.py``
     lacks.
     """
-    found = Imports()
+    prompts, prompt_error, prompt_modules = _read_prompt(prompt)
+    found = Imports(known={**aflow.modules(nodes), **prompt_modules})
     tried, unread = set[ast.AST](), set[ast.AST]()
     for node in nodes:
         if isinstance(node, ast.Try) and node.handlers:
             tried.update(inner for statement in node.body for inner in ast.walk(statement))
         elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             unread.update(inner for statement in node.body for inner in ast.walk(statement))
-    prompts, prompt_error = _prompt_names(prompt)
     for node, alias, module, name in aflow.imports(nodes):
         if node in unread:
             continue
@@ -125,11 +127,12 @@ def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, re
     return found
 
 
-def _prompt_names(source: str) -> tuple[set[str] | None, str]:
-    """Names that a ``prompt.py`` defines (None: any), and why it is not valid Python."""
+@lru_cache(64)
+def _read_prompt(source: str) -> tuple[Collection[str] | None, str, Mapping[str, aflow.Role]]:
+    """Names that a ``prompt.py`` defines (None: any), why it is not valid Python, and AFlow's modules in it."""
     try:
         tree = quiet_parse(source)
     except SyntaxError as error:
-        return None, f"prompt.py, line {error.lineno or 1}: {error.msg}"
+        return None, f"prompt.py, line {error.lineno or 1}: {error.msg}", {}
     names = bound_names(tree.body)
-    return (None if names & {"*", "__getattr__"} else names), ""
+    return (None if names & {"*", "__getattr__"} else names), "", aflow.modules(ast.walk(tree))
