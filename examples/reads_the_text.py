@@ -17,7 +17,7 @@ class Workflow:
         self.revise = operator.Revise(self.llm)
 
     async def __call__(self, problem: str, entry_point: str = ""):
-        asked = problem.split("Never mind.")[-1]
+        asked = problem.rsplit("Never mind.", 1)[-1]
         if asked.strip().startswith("Write a Python function"):
             draft = await self.generate(problem=problem, entry_point=entry_point, instruction="")
             solution = draft["response"]
@@ -29,11 +29,8 @@ class Workflow:
                 revised = await self.revise(problem=problem, solution=solution, feedback=check["feedback"])
                 solution = revised["solution"]
             return solution, 0.0
-        question = asked.split("Question:")[-1]
-        if "Context:" in problem:
-            step_by_step = "dollars" not in question
-        else:
-            step_by_step = "has the money" in question
-        if step_by_step:
+        question = asked.rsplit("Question:", 1)[-1]
+        reading = "Context:" in problem
+        if (reading and "dollars" not in question) or (not reading and "has the money" in question):
             return (await self.answer(input=problem))["answer"], 0.0
         return (await self.program(problem=problem))["output"], 0.0

@@ -41,6 +41,11 @@ def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
     assert not wrong
 
 
+def test_the_examples_have_no_findings() -> None:
+    found = {path.name: linted(path.read_text("utf-8")) for path in (Path(__file__).parents[2] / "examples").glob("*.py")}
+    assert found and not any(found.values())
+
+
 def test_prompts_and_shorter_forms_reach_the_executor(run: Run) -> None:
     llm, source = Script(), read_workflow(FOLDERS / "metagpt_gsm8k")
     run(source.text, llm=llm, prompt=source.prompt)
