@@ -42,7 +42,8 @@ def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
 
 
 def test_the_examples_have_no_findings() -> None:
-    found = {path.name: linted(path.read_text("utf-8")) for path in (Path(__file__).parents[2] / "examples").glob("*.py")}
+    examples = (Path(__file__).parents[2] / "examples").glob("*.py")
+    found = {path.name: linted(path.read_text("utf-8")) for path in examples}
     assert found and not any(found.values())
 
 
