@@ -39,7 +39,7 @@ class _Unread(Exception):
 def parse(text: str) -> Tree | None:
     """The tree of ``text``, or None. Words and lone letters in a row (``AB``, ``odd``) are not formulas."""
     text = text.strip()
-    if len(text) > _LONGEST or (re.fullmatch(r"[A-Za-z\s]{2,}", text) and text not in ("pi", "infty")):
+    if len(text) > _LONGEST or (re.fullmatch(r"[A-Za-z\s]{2,}", text) and text not in _ALIASES):
         return None
     try:
         parser = _Parser(_tokens(text))

@@ -1,8 +1,9 @@
 r"""The usual scorers of the benchmarks: what published tables count as right.
 
 GSM8K: the last number of the reply (``flexible-extract``) and the number after ``####`` (``strict-match``), as in
-lm-evaluation-harness. MATH: math-verify on the last box or final expression. Multiple choice: the letter. SQuAD 2.0 and
-HotpotQA: ``qa_metrics``. Code is judged by its tests. They are easier to game than the rules of ``equivalence``.
+lm-evaluation-harness. MATH: math-verify on the last box or final expression; it reads neither bare answers nor plain
+notation (``(2, 3)``, ``oo``, ``1e-3``), so what the rules accept is right too. Multiple choice: the letter. SQuAD 2.0
+and HotpotQA: ``qa_metrics``. Code is judged by its tests. They are easier to game than the rules of ``equivalence``.
 """
 
 import logging
@@ -13,6 +14,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from llm_as_judge.answers.algebra import verified
+from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, visible
 from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Question, Reference
@@ -36,6 +38,7 @@ _STATED = re.compile(
 )
 _LEADING = re.compile(r"\W*([A-J])(?:[.):]|\s*\Z)")
 _BRACKETED = re.compile(r"\(([A-J])\)")
+_PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
 _ALONE = re.compile(r"(?<![\w'\u2019])([A-J])(?![\w'\u2019]|\s+[a-z])")
 
 
@@ -90,7 +93,12 @@ def same_answers(metric: Metric, answer: str, question: Question) -> str:
 
 
 def _math(answer: str, question: Question, reference: Reference) -> Scores:
-    return {"math_verify": float(bool(answer) and verified(answer, reference.answers))}
+    natural = _PROGRAM_LOG.sub("ln(", answer)
+    right = bool(answer) and (
+        verified(answer, reference.answers)
+        or any(matches(said, reference.answers, "math", question.text) for said in {answer, natural})
+    )
+    return {"math_verify": float(right)}
 
 
 def _choice(answer: str, question: Question, reference: Reference) -> Scores:

@@ -21,7 +21,7 @@ _PASTS = dict(
     for pair in """
     took/take made/make sold/sell spent/spend won/win ate/eat got/get gave/give bought/buy paid/pay ran/run wrote/write
     began/begin lost/lose drove/drive used/use died/die became/become built/build broke/break brought/bring kept/keep
-    has/have had/have fell/fall children/child feet/foot sent/send sank/sink went/go came/come knew/know grew/grow
+    has/have fell/fall children/child feet/foot sent/send sank/sink went/go came/come knew/know grew/grow
     threw/throw flew/fly drew/draw met/meet held/hold stood/stand told/tell led/lead rode/ride rose/rise spoke/speak
     chose/choose taught/teach caught/catch fought/fight sang/sing swam/swim slept/sleep wore/wear hid/hide fed/feed
     drank/drink
@@ -145,6 +145,8 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     if _SECOND.search(text):
         return _Clause()
     stems = _stems(text)[:_LONGEST]
+    if "did" in stems:  # what one has now is not what one had
+        stems = tuple("had" if stem == _stem("have") else stem for stem in stems)
     start = -1 if stems[:1] and stems[0] in _TASKS else next((i for i, stem in enumerate(stems) if stem in _WH), -1)
     first = stems[: max(start, 0)]  # "It fell in which year?"
     if start >= 0 and "," not in opening and not doubtful(opening):

@@ -133,9 +133,9 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     # Code before the first hidden assert, which public asserts may need too.
     setup = problem.reference.tests.partition("assert ")[0] if dataset and dataset.test_style == "asserts" else ""
     for test in question.public_tests:
-        source = f"{problem.reference.prelude}\n\n{gold}\n\n{setup}"
+        source = f"{problem.reference.prelude}\n\n{gold}\n\n"
         result = await run_assert(sandbox.run_code, source, test)
-        if not result.passed:
+        if not result.passed and not (setup and (await run_assert(sandbox.run_code, source + setup, test)).passed):
             reasons.append(f"public test {test}: {result.error}, got {result.got}")
     return [Failure(question.id, reason) for reason in reasons]
 

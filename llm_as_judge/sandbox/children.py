@@ -36,14 +36,16 @@ class ChildRun:
     cpu_seconds: float = 0.0
 
 
-async def run_children(zygote: ZygoteClient, config: SandboxConfig, converse: Converse, count: int) -> list[ChildRun]:
-    """Run ``count`` children and let ``converse`` talk to them within their common deadline."""
+async def run_children(
+    zygote: ZygoteClient, config: SandboxConfig, converse: Converse, count: int, numpy: bool = False
+) -> list[ChildRun]:
+    """Run ``count`` children, the last with ``numpy``; ``converse`` talks to them within their common deadline."""
     begin = time.monotonic()
     children: list[Child] = []
     clock = Clock(config.wall_seconds, children)
     try:
-        for _ in range(count):
-            children.append(await zygote.spawn(config))
+        for number in range(1, count + 1):
+            children.append(await zygote.spawn(config, numpy and number == count))
         await converse(children, clock)
         ended = [await child.wait() for child in children]
     except SandboxFault as fault:

@@ -11,8 +11,8 @@ from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
 from llm_as_judge.sandbox.split_plan import plan
 from llm_as_judge.sandbox.zygote_client import Child
 
-#: Runs so many children in one run of the sandbox.
-RunChildren = Callable[[Converse, int], Awaitable[Sequence[ChildRun]]]
+#: Runs so many children in one run of the sandbox, the last of them with numpy if the flag is set.
+RunChildren = Callable[[Converse, int, bool], Awaitable[Sequence[ChildRun]]]
 
 #: Why a child was killed when the other one ended first.
 _STOPPED = "stopped"
@@ -35,7 +35,7 @@ async def judge(
     job = {"source": solution, "prelude": prelude, "entry_point": entry_point}
     if how.obstacle:
         return await _judge_together(run, job, tests, how.obstacle)
-    split = {"tests": tests, "modules": how.modules}
+    split = {"tests": tests, "modules": how.modules, "numpy": how.numpy}
     found, changed = await _judge_apart(run, job, {**split, "in_place": True}, isolated)
     if found.passed and changed:
         without, _ = await _judge_apart(run, job, {**split, "in_place": False}, isolated)
@@ -44,6 +44,7 @@ async def judge(
         elif not without.passed:
             found = replace(found, weak=True)
     if found.obstacle:  # found only when they ran
+        how.refuse_numpy(found.obstacle)
         return await _judge_together(run, job, tests, found.obstacle)
     return found
 
@@ -79,7 +80,7 @@ async def _judge_apart(
             await tested.send({key: reply[key] for key in _REPLY if key in reply})
         served.kill(_STOPPED)
 
-    served, tested = await run(converse, 2)
+    served, tested = await run(converse, 2, bool(tests["numpy"]))
     if tested.end.get("end") == "unsplittable":
         return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
     if tested.outcome == "raised" and not called:
@@ -100,7 +101,7 @@ async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, 
         await children[0].send({"source": tests, "nonce": nonce})
         await children[0].receive()
 
-    (found,) = await run(converse, 1)
+    (found,) = await run(converse, 1, False)
     outcome, error = found.outcome, found.error
     if outcome == "finished" and found.end.get("nonce") != nonce:
         outcome, error = "raised", "the run ended before its tests did"

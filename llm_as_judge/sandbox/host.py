@@ -154,14 +154,16 @@ class Sandbox:
         error = cut(error, KEPT_OF_ERROR)
         return Execution(outcome, kept, (), error, run.seconds, run.cpu_seconds)
 
-    async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int = 1) -> list[ChildRun]:
-        """One run of ``count`` children; the deadline starts when ``gate`` has admitted it."""
+    async def _run(
+        self, gate: asyncio.Semaphore, converse: Converse, count: int = 1, numpy: bool = False
+    ) -> list[ChildRun]:
+        """One run of ``count`` children, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
         async with gate:
             try:
                 zygote = await self._running_zygote()
             except SandboxFault as fault:
                 return [ChildRun("fault", str(fault))] * count
-            return await run_children(zygote, self.config, converse, count)
+            return await run_children(zygote, self.config, converse, count, numpy)
 
     async def _running_zygote(self) -> ZygoteClient:
         """The zygote, started on first use and started again after it has died."""

@@ -19,6 +19,7 @@ from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 _BUILTINS = frozenset(dir(builtins))
 _GIVEN = ("__name__", "__file__")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
 #: What runs tests of another style than asserts.
 _RUNNERS = ("pytest", "unittest")
 _CURE = "write the tests as asserts, or as asserts in check(candidate)"
@@ -33,6 +34,15 @@ class SplitPlan:
     obstacle: str
     modules: tuple[str, ...]  # standard modules that the tests use without importing them
     in_place: bool  # the tests look at changed arguments
+    numpy: bool  # the tests import numpy, which only tests that run apart have
+
+    def refuse_numpy(self, obstacle: str) -> None:
+        """Raises ``DataError`` if tests that import numpy cannot be separated from the solution."""
+        if self.numpy and obstacle:
+            raise DataError(
+                f"the tests import numpy, which only tests that run apart from the solution have, but {obstacle}; "
+                "give the function plain values and look only at what it returns"
+            )
 
 
 @functools.lru_cache(maxsize=64)  # the rollouts of a group have the same tests
@@ -52,7 +62,10 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     modules = unbound & sys.stdlib_module_names
     unknown = ", ".join(sorted(unbound - modules))
     obstacle = f"the tests use {unknown} of the solution" if unknown else found.obstacle()
-    return SplitPlan(obstacle, tuple(sorted(modules)), found.look_at_changes())
+    numpy = any("numpy" in mentioned([node]) for node in found.nodes if isinstance(node, _IMPORTS))
+    how = SplitPlan(obstacle, tuple(sorted(modules)), found.look_at_changes(), numpy)
+    how.refuse_numpy(obstacle)
+    return how
 
 
 class _Tests:
@@ -77,7 +90,7 @@ class _Tests:
     def _refuse_other_styles(self, tree: ast.Module, entry_point: str) -> None:
         """Refuse tests for a runner: its imports, and functions that test and that only a runner would call."""
         for node in self.nodes:
-            if isinstance(node, (ast.Import, ast.ImportFrom)) and (used := mentioned([node]) & {*_RUNNERS}):
+            if isinstance(node, _IMPORTS) and (used := mentioned([node]) & {*_RUNNERS}):
                 raise DataError(
                     f"line {node.lineno} of the tests imports {min(used)}, which the sandbox lacks: {_CURE}"
                 )

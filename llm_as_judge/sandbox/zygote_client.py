@@ -16,7 +16,8 @@ import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,7 @@ class ZygoteClient:
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(ours.close)
             number = theirs.fileno()  # the same in the new process
-            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(number), mode, str(without)]
+            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(number), mode, str(without), numpy_folder()]
             try:
                 process = subprocess.Popen(
                     wrapped(command) if mode == "full" else command,
@@ -178,8 +179,11 @@ class ZygoteClient:
         _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
         return cls(process, ours, layer_names(layers, landlock_abi), number + _DESCRIPTORS)
 
-    async def spawn(self, config: SandboxConfig) -> Child:
-        """Fork a child that waits for its job on a socket of its own; raises ``SandboxFault`` if that fails."""
+    async def spawn(self, config: SandboxConfig, numpy: bool = False) -> Child:
+        """Fork a child that waits for its job on a socket of its own; raises ``SandboxFault`` if that fails.
+
+        With ``numpy`` it has numpy, if that is installed here.
+        """
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
@@ -190,7 +194,7 @@ class ZygoteClient:
         run = (config.cpu_seconds, config.memory_mb << 20, limits.OPEN_FILES, limits.OUTPUT_BYTES, limits.FRAME_BYTES)
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(ours.close)
-            await self._send(frames.COMMAND.pack(frames.SPAWN, number, *run), theirs.fileno())
+            await self._send(frames.COMMAND.pack(frames.SPAWN, number, *run, numpy), theirs.fileno())
             if not self.alive:
                 raise SandboxFault("the zygote is gone")
             undo.pop_all()
@@ -198,7 +202,7 @@ class ZygoteClient:
         return child
 
     def _kill(self, number: int) -> None:
-        task = asyncio.create_task(self._send(frames.COMMAND.pack(frames.KILL, number, 0, 0, 0, 0, 0)))
+        task = asyncio.create_task(self._send(frames.COMMAND.pack(frames.KILL, number, 0, 0, 0, 0, 0, False)))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -269,7 +273,8 @@ def wrapped(command: Sequence[str]) -> list[str]:
     standard = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), *landlock.own_libraries()]
     own = [str(folder / "__init__.py") for folder in GUEST.parents[:2]]
     bound: list[str] = []
-    for path in [*_SYSTEM, *standard, command[0], *own, str(GUEST)]:
+    parts = [f"{folder}/{name}" for folder in {numpy_folder()} - {""} for name in ("numpy", "numpy.libs")]
+    for path in [*_SYSTEM, *standard, *parts, command[0], *own, str(GUEST)]:
         if not any(path == outer or path.startswith(f"{outer}/") for outer in bound):
             options += ["--ro-bind-try", path, path]
             bound.append(path)
@@ -281,6 +286,13 @@ def wrapped(command: Sequence[str]) -> list[str]:
 def _interpreter() -> str:
     """The interpreter itself rather than the link to it in a virtual environment, which is not needed."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+@cache
+def numpy_folder() -> str:
+    """The folder that holds numpy; empty if it is not installed."""
+    found = find_spec("numpy")
+    return str(Path(found.origin).parents[1]) if found is not None and found.origin else ""
 
 
 def _close(process: subprocess.Popen[bytes]) -> None:

@@ -213,6 +213,8 @@ RIGHT_WITH_QUESTION = [
     (ALL, "6, -2", "-2, 6"), (ALL, r"\boxed{3, 2 \text{ and } 1}", "1,2,3"),
     (ALL, "x = 6 or x = -2", "-2, 6"), (LEGS, "6 legs", "6"),
     (LEGS, "8 - 2 = 6 legs\n\n\\boxed{6}", "6"), (LEGS, "We subtract.\n8 - 2 = 6 legs", "6"),
+    ("Ida has 22 shells. She found 9 today. How many shells did Ida have?", "Ida had 13 shells.", "13"),
+    ("What is the limit?", "oo", r"\infty"), ("What is the limit?", "-infinity", r"-\infty"),
     (SHEEP, "Together, Ann, Bob, and Cid have **80 sheep**.", "80"), (AGES, "Mel will be 21 years old.", "21"),
     ("How many eggs did Ann use?", "Ann used 6 eggs.", "6"), (RANGE, r"$y \le 0$", r"(-\infty, 0]"),
     (RADIUS, r"The radius of its arc is $\frac{14}{3}$ inches.", r"\frac{14}{3}"),
@@ -433,6 +435,10 @@ HOSTILE: list[tuple[str, Domain, str, list[str], list[str]]] = [
         "The total is 7.", "Total: 7"]),
     ("all of those left", "math", "Of 40 birds, 12 fly away. How many birds are left?", ["28"], ["28 birds in all"]),
     ("another time", "qa", "Who is the mayor?", ["Al Fox"], ["Al Fox was the mayor."]),
+    ("what one had", "math", "Ida had 31 shells and gave 9 away. How many shells does Ida have now?", ["22"], [
+        "Ida had 22 shells.", "She had 22 shells."]),
+    ("what one has", "math", "Ida has 22 shells. She found 9 today. How many shells did Ida have?", ["13"], [
+        "Ida has 13 shells."]),
     ("notes", "math", "How many notes does the second song have?", ["6"], ["Not 6.", "The answer is not 6."]),
     ("another unit in words", "math", "What is the length of the rope in meters if it is 12 feet long?", ["6"], [
         "The length in feet is 6.", "It is 6 in inches."]),

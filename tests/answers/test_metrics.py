@@ -63,6 +63,17 @@ async def test_math_takes_the_last_box_or_the_final_expression() -> None:
         (r"$\boxed{[1, 2]}$", "(1,2)", False),
         (r"$\boxed{2516}$", "2516_8", True),
         ("We are done.", "12", False),
+        ("x**2 + 3*x", "x^2+3x", True),
+        ("x**2 - 3*x", "x^2+3x", False),
+        ("(4, -1)", r"(4,-1)", True),
+        ("(-1, 4)", r"(4,-1)", False),
+        ("-oo", r"-\infty", True),
+        ("oo", r"-\infty", False),
+        ("infinity", r"\infty", True),
+        ("2.5e4", r"2.5 \times 10^4", True),
+        ("2.5e-4", r"2.5 \times 10^4", False),
+        ("3*log(5)", r"3\ln 5", True),
+        (r"3\log(5)", r"3\ln 5", False),
         ("", "12", False),
     ):
         verdict = await Judge(OFFICIAL).verdict(of("math", gold), reply)

@@ -12,8 +12,9 @@ from typing import Any
 
 HEADER = struct.Struct("!I")
 
-#: host -> zygote: action, number of the run, its limits: CPU seconds, memory, open files, output and frame bytes
-COMMAND = struct.Struct("!cQIQIQQ")
+#: host -> zygote: action, number of the run, its limits (CPU seconds, memory, open files, output and frame bytes), and
+#: whether it has numpy
+COMMAND = struct.Struct("!cQIQIQQ?")
 SPAWN, KILL = b"S", b"K"
 #: zygote -> host: event, number of the run, exit status (negative: signal), CPU seconds, layer bits. READY has
 #: Landlock's ABI in place of the number and the zygote's pid in place of the status.
