@@ -37,7 +37,7 @@ def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
     """Messages with or without a separate system message and separate earlier turns."""
     messages: Messages = []
     before = "" if system else prompt.system
-    if system and prompt.system:
+    if system:
         messages.append({"role": "system", "content": prompt.system})
     for request, reply in prompt.turns:
         if turns:
