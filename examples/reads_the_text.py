@@ -2,7 +2,7 @@
 
     llm-as-judge evaluate --config config/embedded.yaml --workflow examples/reads_the_text.py
 
-Each domain needs one phrase. What training adds is that nobody told the policy these phrases.
+Each domain needs one phrase. A trained policy found as good a rule without being given any.
 """
 
 

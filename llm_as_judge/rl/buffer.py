@@ -144,8 +144,10 @@ class ExperienceBuffer:
 
 
 def _loaded(kept: Mapping[str, Any]) -> Experience:
-    facts = lint(kept["workflow"])  # for older checkpoints, which do not have them
-    return Experience(**{"shape": facts.shape, "digest": facts.digest, **kept})
+    if "digest" in kept:
+        return Experience(**kept)
+    facts = lint(kept["workflow"])  # an older checkpoint, which has no facts
+    return Experience(**kept, shape=facts.shape, digest=facts.digest)
 
 
 @lru_cache(4096)
