@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from llm_as_judge.types import Domain, Exchange, OperatorCall, Outcome, Tier
+from llm_as_judge.types import Attempt, Domain, Exchange, OperatorCall, Outcome, Tier
 
 _LATEST = 1e11  # Unix seconds, in the year 5138
 _LONGEST = 1e9  # seconds of a call or a rollout
@@ -88,7 +88,8 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     answer: str | None = None
     operators: Sequence[str] = ()  # in the order of their calls
     calls: Sequence[OperatorCall] = ()
-    seconds: float = 0.0
+    attempts: Sequence[Attempt] = ()  # earlier ones, which the policy repaired
+    seconds: float = 0.0  # of all attempts, as executor_tokens and cost
     executor_tokens: int = 0
     cost: float = 0.0
     abstained: bool = False
@@ -102,8 +103,9 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     reference: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        exchanges = [*self.judged, *(exchange for call in self.calls for exchange in call.exchanges)]
-        durations = (self.seconds, *(call.seconds for call in self.calls), *(one.seconds for one in exchanges))
+        calls = [*self.calls, *(call for attempt in self.attempts for call in attempt.execution.calls)]
+        exchanges = [*self.judged, *(exchange for call in calls for exchange in call.exchanges)]
+        durations = (self.seconds, *(call.seconds for call in calls), *(one.seconds for one in exchanges))
         if not all(0 <= seconds <= _LONGEST for seconds in durations):
             raise ValueError("a duration is out of range")
 
@@ -111,6 +113,24 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     def source(self) -> str:
         """The workflow as it was run."""
         return self.text if self.workflow is None else self.workflow
+
+    @property
+    def first(self) -> "RolloutEvent":
+        """The record as if the first attempt had been the only one."""
+        if not self.attempts:
+            return self
+        attempt, run = self.attempts[0], self.attempts[0].execution
+        return msgspec.structs.replace(
+            self,
+            workflow=attempt.workflow,
+            outcome=run.outcome,
+            answer=run.answer,
+            calls=run.calls,
+            operators=[call.name for call in run.calls],
+            executor_tokens=run.tokens,
+            correct=attempt.correct,
+            attempts=(),
+        )
 
 
 class StepReport(Event, kw_only=True, frozen=True, tag="step"):
@@ -121,6 +141,8 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     reward_std: float = math.nan
     accuracy: float = math.nan  # of scored rollouts
     valid_rate: float = math.nan  # rollouts that ran to an answer, without infrastructure faults
+    first_valid_rate: float = math.nan  # the same for first attempts only
+    repairs: float = 0.0  # per rollout
     domain_accuracy: Mapping[str, float] = {}
     terms: Mapping[str, float] = {}  # mean of each reward term on its own scale
     executor_tokens: float = math.nan  # per workflow run

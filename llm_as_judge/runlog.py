@@ -104,7 +104,10 @@ def encoded(event: Event) -> bytes:
         return msgspec.json.encode(plain(event))
     # Text and workflow, the part that readers need most, are hardly cut.
     own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[-1])
-    line = msgspec.json.encode({**plain(event, _LONGEST[0]), "calls": [], "judged": []} | own)
+    kept = dataclasses.replace
+    bare = [kept(attempt, execution=kept(attempt.execution, calls=())) for attempt in event.attempts]
+    least = {"calls": [], "judged": [], "attempts": json_data(bare, _LONGEST[0])}
+    line = msgspec.json.encode({**plain(event, _LONGEST[0]), **least} | own)
     for longest in _LONGEST:
         longer = msgspec.json.encode(plain(event, longest) | own)
         if len(longer) > ROLLOUT_BYTES:

@@ -21,7 +21,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Question
+from llm_as_judge.types import DOMAINS, Attempt, Completion, Domain, Execution, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 #: Maximum number of questions per call of the policy.
@@ -43,23 +43,29 @@ REPEATABLE = Draw(seed=0)
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The workflow that the policy wrote, and its run."""
+    """The last workflow that the policy wrote, and its run; ``attempts`` are the earlier ones, which it repaired."""
 
     checkpoint: Path | None
     workflow: str
     execution: Execution
     fallback: bool  # the workflow failed, and the executor answered directly
-    prompt_tokens: int = 0  # of the policy
+    prompt_tokens: int = 0  # of the policy, over all turns
     completion_tokens: int = 0
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def answer(self) -> str | None:
         """None if the workflow failed."""
         return self.execution.answer
 
+    @property
+    def runs(self) -> tuple[Execution, ...]:
+        """The runs of all attempts."""
+        return (*(attempt.execution for attempt in self.attempts), self.execution)
+
     def tokens(self) -> tuple[int, int]:
         """Prompt and completion tokens of policy and executor together."""
-        exchanges = [exchange for call in self.execution.calls for exchange in call.exchanges]
+        exchanges = [exchange for run in self.runs for call in run.calls for exchange in call.exchanges]
         return (
             self.prompt_tokens + sum(exchange.prompt_tokens for exchange in exchanges),
             self.completion_tokens + sum(exchange.completion_tokens for exchange in exchanges),
@@ -73,10 +79,11 @@ class Solution:
             "outcome": execution.outcome,
             "error": execution.error,
             "fallback": self.fallback,
-            "executor_tokens": execution.tokens,
-            "cost": execution.cost,
+            "executor_tokens": sum(run.tokens for run in self.runs),
+            "cost": sum(run.cost for run in self.runs),
             "workflow": self.workflow,
             "trace": execution.calls,
+            "attempts": self.attempts,
         }
 
 
@@ -84,6 +91,8 @@ class Solution:
 class _Request:
     question: Question
     draw: Draw
+    failed: Completion | None = None  # to be repaired, after what it is told
+    told: str = ""
     written: Completion | None = None
 
 
@@ -159,27 +168,41 @@ class Solver:
         on_workflow: Callable[[str], Awaitable[None]] | None = None,
     ) -> Solution:
         """As ``solve``; ``on_workflow`` is called with the workflow before it runs."""
-        completion = await self._write(question, draw)
+        attempts, repairs = list[Attempt](), self.config.workflow.repairs
+        completion = await self._write(_Request(question, draw))
         if completion.verbatim:
             raise DataError(f"{completion.text.removeprefix('# ')}; give a shorter problem or raise it")
-        source = extract_code(completion.text, completion.prefill)
-        if on_workflow:
-            await on_workflow(source)
-        execution = await self._runner.run(source, question, draw.seed)
+        read = len(completion.prompt_ids)
+        while True:
+            source = extract_code(completion.text, completion.prefill)
+            if on_workflow:
+                await on_workflow(source)
+            execution = await self._runner.run(source, question, draw.seed)
+            told = await self._runner.feedback(execution, question) if len(attempts) < repairs else ""
+            if not told:
+                break
+            attempts.append(Attempt(source, execution, told))
+            before = completion
+            completion = await self._write(_Request(question, draw, completion, told))
+            read += len(before.prompt_ids) + completion.mask.index(True, len(before.token_ids))
         if fell_back := fallback and execution.outcome != "finished":
             direct = workflow(SHAPES["direct"], "code" if question.entry_point else "qa")
             execution = await self._runner.run(direct, question, draw.seed)
-        tokens = len(completion.prompt_ids), len(completion.token_ids)
-        return Solution(self.checkpoint, source, execution, fell_back, *tokens)
+        tokens = read, completion.written
+        return Solution(self.checkpoint, source, execution, fell_back, *tokens, tuple(attempts))
 
-    async def _write(self, question: Question, draw: Draw) -> Completion:
-        """Waits until the policy is free, then writes for all waiting questions with the same sampling parameters."""
-        own = _Request(question, draw)
+    async def _write(self, own: _Request) -> Completion:
+        """Waits until the policy is free, then writes for all waiting requests with the same sampling parameters."""
         self._waiting.append(own)
         try:
             async with self._writing:
                 if own.written is None:
-                    unwritten = (one for one in self._waiting if one.draw == draw and one.written is None)
+                    first = own.failed is None
+                    unwritten = (
+                        one
+                        for one in self._waiting
+                        if one.draw == own.draw and one.written is None and (one.failed is None) == first
+                    )
                     await on_device(self._write_for, list(itertools.islice(unwritten, _BATCH)))
         finally:
             self._waiting.remove(own)
@@ -191,6 +214,9 @@ class Solver:
         changes = {"eval_temperature": draw.temperature, "top_p": draw.top_p}
         author = self._author.sampling(**{name: value for name, value in changes.items() if value is not None})
         start = secrets.randbits(31) if draw.seed is None else draw.seed % 2**31
-        written = author.write([request.question for request in requests], start=start)
-        for request, (completion,) in zip(requests, written, strict=True):
+        if failed := [request.failed for request in requests if request.failed]:
+            written = author.again(failed, [request.told for request in requests], start)
+        else:
+            written = [one for (one,) in author.write([request.question for request in requests], start=start)]
+        for request, completion in zip(requests, written, strict=True):
             request.written = completion

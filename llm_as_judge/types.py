@@ -62,16 +62,31 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled text with its token ids as sampled; text is never tokenised again."""
+    """One sampled text with its token ids as sampled; text is never tokenised again.
+
+    After a repair turn, ``token_ids`` are those of all turns, user turns included, and the other fields are those of
+    the last one.
+    """
 
     text: str
-    prompt_ids: tuple[int, ...]
+    prompt_ids: tuple[int, ...]  # of the first turn
     token_ids: tuple[int, ...]  # end-of-sequence token included when it was sampled
-    logprobs: tuple[float, ...]  # under the sampling distribution, one per token id
+    logprobs: tuple[float, ...]  # under the sampling distribution, one per token id; 0 for those that were given
     finish_reason: Literal["stop", "length"]
     policy_version: int = 0
     prefill: str = ""  # beginning of the reply in the prompt, which the text continues
     verbatim: bool = False  # not sampled: the text is the workflow itself
+    mask: tuple[bool, ...] = ()  # of each token id, whether it was sampled; (): all were
+
+    @property
+    def sampled(self) -> tuple[bool, ...]:
+        """Of each token id, whether the policy sampled it; user turns were given."""
+        return self.mask or (True,) * len(self.token_ids)
+
+    @property
+    def written(self) -> int:
+        """Number of sampled tokens."""
+        return sum(self.mask) if self.mask else len(self.token_ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,13 +209,41 @@ class Reward:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A workflow that was run, or refused, and what the policy was told about it before it wrote another."""
+
+    workflow: str
+    execution: Execution
+    told: str = ""
+    correct: bool | None = None  # in an evaluation, whether its answer was right; None: not judged
+
+
+@dataclass(frozen=True, slots=True)
 class Rollout:
+    """An episode; ``completion``, ``execution`` and ``verdict`` are of its last attempt."""
+
     problem: Problem
     completion: Completion
     workflow: str  # the code of the completion
     execution: Execution
     verdict: Verdict
     reward: Reward
+    attempts: tuple[Attempt, ...] = ()  # the earlier ones
+
+    @property
+    def executions(self) -> tuple[Execution, ...]:
+        """The runs of all attempts in their order."""
+        return (*(attempt.execution for attempt in self.attempts), self.execution)
+
+    @property
+    def tokens(self) -> int:
+        """Executor tokens of all attempts."""
+        return sum(run.tokens for run in self.executions)
+
+    @property
+    def first(self) -> Execution:
+        """The run of the first attempt."""
+        return self.executions[0]
 
     @property
     def valid(self) -> bool:

@@ -76,6 +76,7 @@ def policy_records(
 def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
     """File for a plan's ``texts`` on ``problems``; no policy is involved."""
     settings = decisive(config, ("executor", "sandbox", "workflow"))
+    del settings["workflow"]["repairs"]  # only the policy repairs
     return _file(config, "comparison", f"{source}_{plan}", problems, [settings, list(texts), *_weights(config)])
 
 

@@ -52,7 +52,7 @@ async def open_services(
 
     ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
     """
-    enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward)
+    enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward, config.workflow.repairs)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
     roles = ROLES if judging else ROLES[:1]
     hosted = HostedModels(config)
@@ -69,10 +69,13 @@ async def open_services(
             max_unscored=config.training.max_unscored,
             patience_s=config.training.patience_s,
             on_pause=progress.say,
+            repairs=config.workflow.repairs,
+            judges_attempts=True,
         )
         training = replace(
             official,
             judge=judge,
+            judges_attempts=False,
             truncated="mask" if config.training.mask_truncated_completions else "floor",
             extra=own_rewards,
         )

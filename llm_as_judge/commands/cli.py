@@ -79,6 +79,10 @@ EntryPoint = Annotated[
     str | None,
     typer.Option("--entry-point", metavar="NAME", callback=function_name, help="Function to write, for code problems."),
 ]
+Repairs = Annotated[
+    int | None,
+    typer.Option("--repairs", min=0, metavar="N", help="Times that the policy may rewrite a failed workflow."),
+]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems per file.")]
 Resume = Annotated[bool, typer.Option("--resume/--fresh", help="Continue an interrupted run, or start a new one.")]
@@ -103,10 +107,11 @@ class ConfigOptions:
 
 @dataclass(frozen=True, slots=True)
 class AdapterOptions:
-    """The options that choose the policy's adapter."""
+    """The options that choose the policy's adapter, and how often it repairs."""
 
     checkpoint: Checkpoint = None
     untrained: Untrained = False
+    repairs: Repairs = None
 
     def choose(self, settings: "Config") -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""

@@ -184,12 +184,12 @@ def compare(
     from llm_as_judge.commands.ablate import run_ablation
     from llm_as_judge.views.terminal import TerminalProgress
 
-    settings, console = options.load(), cli.make_console(as_json)
+    settings, console = options.load(repairs=adapter.repairs), cli.make_console(as_json)
     with TerminalProgress(console) as progress:
         if ablate is not None:
             given: dict[str, object] = {
-                "--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained, "--data": data,
-                "--limit": limit, "--choose-on": choose_on,
+                "--checkpoint": adapter.checkpoint, "--untrained": adapter.untrained,
+                "--repairs": adapter.repairs, "--data": data, "--limit": limit, "--choose-on": choose_on,
             }  # fmt: skip
             if wrong := [name for name, value in given.items() if value]:
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")

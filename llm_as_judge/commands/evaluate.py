@@ -219,9 +219,9 @@ def evaluate(
     """Evaluate the policy or a given workflow."""
     from llm_as_judge.data.problems import TEST_SETS, each_set, sets_named
 
-    if workflow and (adapter.checkpoint or adapter.untrained):
-        raise ConfigError("--workflow replaces the policy: give it without --checkpoint and --untrained")
-    settings = options.load()
+    if workflow and (adapter.checkpoint or adapter.untrained or adapter.repairs):
+        raise ConfigError("--workflow replaces the policy: give it without --checkpoint, --untrained and --repairs")
+    settings = options.load(repairs=adapter.repairs)
     fixed = "executor.temperature" if workflow else "generation.eval_temperature"
     if samples > 1 and not (settings.executor.temperature if workflow else settings.generation.eval_temperature):
         raise ConfigError(f"--samples {samples} with {fixed}=0 would be {samples} equal samples; raise it, or take one")

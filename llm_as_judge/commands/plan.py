@@ -240,8 +240,11 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         parts["policy server"] = max(least, config.engine.gpu_memory_utilization * card.memory if own else 0.0)
     else:  # one after the other, in the same process
         evaluated = min(EVALUATED_AT_ONCE, config.data.eval_problems)
+        more = config.longest_episode - config.training.prompt_max_length - config.training.response_max_length
         needed = max(
-            sampling_memory(shape, dtype, prompts, group, work.shared, longest, config.training.response_max_length)
+            sampling_memory(
+                shape, dtype, prompts, group, work.shared, longest + more, config.training.response_max_length
+            )
             for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
@@ -315,7 +318,7 @@ def _changes(config: "Config") -> "dict[str, Config]":
         "generation.engine": "local",
         "model.gradient_checkpointing": True,
         "training.shared_prefix": True,
-        "training.micro_batch_tokens": config.training.prompt_max_length + config.training.response_max_length,
+        "training.micro_batch_tokens": config.longest_episode,
         "data.eval_problems": 16,
         "model.lora_rank": 16,
         "executor.base_url": "http://elsewhere/v1",

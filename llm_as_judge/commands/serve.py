@@ -31,7 +31,7 @@ def serve(
     known = cli.check_domain(domain)
     if api_key is None and os.environ.get("LLM_AS_JUDGE_API_KEY") == "":
         raise ConfigError("LLM_AS_JUDGE_API_KEY is empty, so that no key would be asked for; set it, or unset it")
-    settings = options.load()
+    settings = options.load(repairs=adapter.repairs)
     checkpoint = adapter.choose(settings)
 
     import asyncio

@@ -206,8 +206,9 @@ def _choice(index: int, solution: Solution, request: ChatRequest) -> dict[str, A
         "outcome": execution.outcome,
         "operators": [call.name for call in execution.calls],
         "fallback": solution.fallback,
-        "executor_tokens": execution.tokens,
-        "cost": execution.cost,
+        "executor_tokens": sum(run.tokens for run in solution.runs),
+        "cost": sum(run.cost for run in solution.runs),
+        "repairs": len(solution.attempts),
     }
     return {"index": index, "message": message, "finish_reason": "stop", "logprobs": None, "workflow": workflow}
 

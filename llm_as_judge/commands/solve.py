@@ -12,6 +12,7 @@ from llm_as_judge.files import read_source
 
 if TYPE_CHECKING:
     from llm_as_judge.solver import Solution
+    from llm_as_judge.types import Execution
 
 
 @cli.grouped
@@ -34,7 +35,7 @@ def solve(
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
     question = cli.make_question(read_source(file) if file else problem or "", domain, entry_point)
-    settings = options.load()
+    settings = options.load(repairs=adapter.repairs)
     checkpoint = adapter.choose(settings)
 
     import asyncio
@@ -58,9 +59,16 @@ def solve(
 
 
 def _lines(solution: "Solution") -> Iterator[str]:
-    """The workflow, each operator call with its result, and the answer."""
-    execution = solution.execution
-    yield solution.workflow
+    """Each attempt's workflow, operator calls with their results, and why it was repaired; then the answer."""
+    for attempt in solution.attempts:
+        yield from _run_lines(attempt.workflow, attempt.execution)
+        yield f"{attempt.told}\n"
+    yield from _run_lines(solution.workflow, solution.execution)
+    yield f"answer{' (fallback)' if solution.fallback else ''}: {solution.answer}"
+
+
+def _run_lines(workflow: str, execution: "Execution") -> Iterator[str]:
+    yield workflow
     yield ""
     for number, call in enumerate(execution.calls, start=1):
         yield f"call {number}: {call.name}, {len(call.exchanges)} LLM calls, {call.tokens} tokens, {call.seconds:.2f} s"
@@ -69,4 +77,3 @@ def _lines(solution: "Solution") -> Iterator[str]:
                 yield f"    {key}: {value}"
     if execution.error:
         yield f"{execution.outcome}: {execution.error}"
-    yield f"answer{' (fallback)' if solution.fallback else ''}: {solution.answer}"

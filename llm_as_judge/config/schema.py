@@ -27,6 +27,8 @@ from llm_as_judge.types import DOMAINS, Domain
 
 #: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
 POLICY = "policy"
+#: Most tokens of a user turn: what the policy is told about a failed workflow, and the chat template's own.
+USER_TURN = 384
 LossType = Literal["grpo", "dapo", "dr_grpo", "cispo", "gspo"]
 ScaleRewards = Literal["group", "batch", "none"]
 ImportanceSampling = Literal["off", "token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
@@ -204,6 +206,9 @@ class WorkflowConfig(Strict):
         description="Operators for workflows, your own as package.module:Name or file.py:Name; null = all.",
     )
     max_calls: int = Field(24, gt=0, description="Maximum operator calls per workflow.")
+    repairs: int = Field(
+        0, ge=0, le=8, description="Times that the policy may rewrite a failed workflow, told why it failed."
+    )
     max_tokens: int | None = Field(None, gt=0, description="Maximum executor tokens per workflow; null = unlimited.")
     max_cost: Float | None = Field(None, gt=0, description="Maximum executor cost per workflow; null = unlimited.")
     enhancer: InputPath | None = Field(None, description="YAML file with the Layer 2 instructions; null = off.")
@@ -241,6 +246,7 @@ class RewardConfig(Strict):
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency is 0.")
     operator_budget: int = Field(8, gt=1, description="Operator calls at which simplicity is 0.")
+    repair_cost: Float = Field(0.5, gt=0, description="Taken from the total for each repair of a workflow.")
     functions: Annotated[Mapping[str, Float], Input()] = Field(
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
@@ -329,6 +335,13 @@ class Config(Strict):
         """Key and path of the policy named by ``model.model_name``."""
         name = self.model.model_name
         return self._base_model or BaseModelEntry(Path(name).name, name)
+
+    @property
+    def longest_episode(self) -> int:
+        """Most tokens of the policy's longest sequence: a prompt and the turns of an episode."""
+        training, repairs = self.training, self.workflow.repairs
+        turns = (1 + repairs) * training.response_max_length + repairs * USER_TURN
+        return training.prompt_max_length + turns
 
     def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
         """The roles that ``model`` answers in this process or, if it is the policy, on its server."""

@@ -20,6 +20,7 @@ from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
+from llm_as_judge.rl.turns import next_turns
 from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -82,6 +83,20 @@ class PolicyAuthor:
             for i, prompt in enumerate(asked)
         ]
 
+    def again(self, completions: Sequence[Completion], told: Sequence[str], start: int = 0) -> list[Completion]:
+        """Each of ``completions`` with a repair turn, after what it is ``told``."""
+        generation, training = self.config.generation, self.config.training
+        self.engine.sync(self.policy, self.version)
+        return next_turns(
+            self.policy,
+            self.engine,
+            completions,
+            told,
+            sampling=Sampling(generation.eval_temperature, generation.top_p, generation.top_k),
+            max_new_tokens=training.response_max_length,
+            seed=2_000_003 + training.seed + start,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -108,7 +123,9 @@ async def evaluate(
 ) -> list[RolloutEvent]:
     """Writes, runs and judges workflows for each problem: a record for each and each sample, in order.
 
-    ``progress`` gets the number of finished ones. A problem of which ``log`` knows every sample is not run again.
+    With ``parts.repairs`` a policy repairs its failed workflows; those of an evaluation that was interrupted may be
+    sampled in other batches. ``progress`` gets the number of finished ones. A problem of which ``log`` knows every
+    sample is not run again.
     """
     known = log.known if log else {}
     members = range(samples)
@@ -132,7 +149,12 @@ async def evaluate(
             log.log(record)
         progress(len(records))
 
-    await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done)
+    async def again(completions: Sequence[Completion], told: Sequence[str]) -> list[Completion]:
+        assert isinstance(author, PolicyAuthor)
+        return await on_device(author.again, completions, told)
+
+    repairs = again if isinstance(author, PolicyAuthor) else None
+    await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done, again=repairs)
     return [records[key] for key in sorted(records)]
 
 

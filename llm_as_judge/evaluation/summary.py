@@ -34,6 +34,8 @@ class Summary:
     tokens: float  # of the executor, per workflow
     seconds: float  # per workflow
     cost: float  # of all
+    repaired: float = 0.0  # share of workflows that the policy wrote again
+    first: "Summary | None" = None  # as if there were only first attempts; None if nothing was repaired
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -54,6 +56,8 @@ class Summary:
             "executor_tokens": self.tokens,
             "seconds": self.seconds,
             "cost": self.cost,
+            "repaired": self.repaired,
+            "first_attempt": self.first and _outline(self.first),
         }
 
 
@@ -81,7 +85,14 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
         tokens=mean([float(r.executor_tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
         cost=sum(r.cost for r in records),
+        repaired=mean([float(bool(r.attempts)) for r in records]),
+        first=summarise([r.first for r in records]) if any(r.attempts for r in records) else None,
     )
+
+
+def _outline(summary: Summary) -> dict[str, Any]:
+    shares = as_json({"overall": summary.overall, "valid_rate": summary.valid_rate})
+    return {**shares, "executor_tokens": summary.tokens}
 
 
 def _official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> Mapping[str, Estimate]:

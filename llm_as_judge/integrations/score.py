@@ -24,8 +24,8 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.background import Background, shared
-from llm_as_judge.rl.rollout import RolloutParts, roll_out
-from llm_as_judge.types import Completion, Group, Problem, Rollout
+from llm_as_judge.rl.rollout import RolloutParts, roll_out, run_attempt, to_repair
+from llm_as_judge.types import Attempt, Completion, Group, Problem, Rollout
 
 #: Column of a row with the whole problem, as JSON in the project's own format.
 RECORD = "record"
@@ -61,17 +61,37 @@ class Scorer:
         self._open: _Services | None = None
 
     async def score(
-        self, row: Row, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None
+        self,
+        row: Row,
+        text: str,
+        *,
+        finish_reason: Literal["stop", "length"] = "stop",
+        seed: int | None = None,
+        attempts: Sequence[Attempt] = (),
     ) -> Rollout:
         """Run, judge and reward ``text``, the policy's whole reply, on the problem of ``row``.
 
         ``finish_reason`` "length": the reply was cut off at its limit. ``seed`` is the executor's: replies of one group
-        should have different ones. Raises ``DataError`` for a row without a problem, ``ConfigError`` and
-        ``ProviderError`` if the services cannot be opened.
+        should have different ones. ``attempts`` are the earlier ones of the episode, from ``attempt``. Raises
+        ``DataError`` for a row without a problem, ``ConfigError`` and ``ProviderError`` if the services cannot be
+        opened.
         """
         problem, completion = problem_of(row), Completion(text, (), (), (), finish_reason)
         services = await asyncio.to_thread(self._services)
-        return await asyncio.wrap_future(services.loop.submit(services.roll_out(problem, completion, seed)))
+        work = services.roll_out(problem, completion, seed, tuple(attempts))
+        return await asyncio.wrap_future(services.loop.submit(work))
+
+    async def attempt(
+        self, row: Row, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None
+    ) -> Attempt | None:
+        """Run ``text``; if it fails in a way that the policy may repair, the attempt with what the policy is told.
+
+        Send ``told`` as the next user message, and give the attempt to ``score`` with the policy's next reply. None:
+        the episode ends, ``score`` this reply. Raises as ``score``.
+        """
+        problem, completion = problem_of(row), Completion(text, (), (), (), finish_reason)
+        services = await asyncio.to_thread(self._services)
+        return await asyncio.wrap_future(services.loop.submit(services.attempt(problem, completion, seed)))
 
     def close(self) -> None:
         with self._lock:
@@ -109,9 +129,16 @@ class _Services:
         self._parts: RolloutParts = services.training
         self._limit = asyncio.Semaphore(self._parts.concurrency)
 
-    async def roll_out(self, problem: Problem, completion: Completion, seed: int | None) -> Rollout:
+    async def attempt(self, problem: Problem, completion: Completion, seed: int | None) -> Attempt | None:
         async with self._limit:
-            rollout = await roll_out(problem, completion, self._parts, seed)
+            last = await run_attempt(problem, completion, self._parts, seed)
+            return await to_repair(last, problem.question, self._parts)
+
+    async def roll_out(
+        self, problem: Problem, completion: Completion, seed: int | None, attempts: tuple[Attempt, ...]
+    ) -> Rollout:
+        async with self._limit:
+            rollout = await roll_out(problem, completion, self._parts, seed, attempts)
         if self._parts.extra is None:
             return rollout
         (group,) = await self._parts.extra.add([Group(problem, (rollout,))])

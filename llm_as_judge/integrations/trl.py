@@ -99,7 +99,7 @@ def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
     found = {"workflow/unscored": 1 - len(scored) / len(rollouts)}
     if scored:
         found["workflow/accuracy"] = fmean(rollout.verdict.correct is True for rollout in scored)
-        found["workflow/executor_tokens"] = fmean(rollout.execution.tokens for rollout in scored)
+        found["workflow/executor_tokens"] = fmean(rollout.tokens for rollout in scored)
         for term in scored[0].reward.terms:
             found[f"workflow/{term}"] = fmean(rollout.reward.terms.get(term, 0.0) for rollout in scored)
     return found

@@ -3,7 +3,8 @@
     vf-eval llm-as-judge-env --env.taskset.task.config config/training.yaml -m MODEL --client.base-url URL --no-push
 
 verifiers loads environments by module name: ``llm_as_judge_env`` exports the classes here. The policy is asked once,
-with Layer 1, and its whole reply is the workflow. Each worker of an environment server opens its own sandbox and
+with Layer 1, and its whole reply is the workflow; with ``workflow.repairs`` it is told why a workflow failed, in
+another turn. Each worker of an environment server opens its own sandbox and
 clients. A rollout that could not be scored raises: verifiers records the error without a reward, and prime-rl leaves it
 out of its group and of training.
 """
@@ -12,12 +13,14 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any, Literal
 
+import msgspec
 from pydantic import Field
 
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer, reason_of, shared_scorer
 from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.types import Attempt
 
 try:
     import verifiers.v1 as vf
@@ -49,6 +52,12 @@ class WorkflowData(vf.TaskData):
     record: str
     domain: str
     dataset: str
+    config: str = "config/training.yaml"
+    overrides: list[str] = Field(default_factory=list)
+
+    @property
+    def scorer(self) -> Scorer:
+        return shared_scorer(self.config, tuple(self.overrides))
 
 
 class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
@@ -66,12 +75,13 @@ class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
             trace.assistant_messages[-1].content or "",
             finish_reason="length" if trace.is_truncated else "stop",
             seed=derived_seed(scorer.config.training.seed, trace.id),
+            attempts=msgspec.convert(trace.info.get("attempts", ()), tuple[Attempt, ...]),
         )
         if rollout.reward.total is None:
             raise InfrastructureError(f"the workflow could not be scored: {reason_of(rollout)}")
         execution = rollout.execution
         trace.info["outcome"] = execution.outcome
-        trace.record_metrics({"accuracy": float(rollout.verdict.correct is True), "executor_tokens": execution.tokens})
+        trace.record_metrics({"accuracy": float(rollout.verdict.correct is True), "executor_tokens": rollout.tokens})
         trace.record_metrics(dict(rollout.reward.terms))
         return rollout.reward.total
 
@@ -93,13 +103,18 @@ class WorkflowTaskset(vf.Taskset[WorkflowTask, WorkflowTasksetConfig]):
                     record=row[RECORD],
                     domain=row["domain"],
                     dataset=row["dataset"],
+                    config=self.config.task.config,
+                    overrides=self.config.task.overrides,
                 ),
                 self.config.task,
             )
 
 
 class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
-    """One request from this process; verifiers' own ``null`` harness would start an interpreter for each rollout."""
+    """A request for each turn from this process.
+
+    verifiers' own ``null`` harness would start an interpreter for each rollout.
+    """
 
     APPENDS_SYSTEM_PROMPT = True
     SUPPORTS_RESUME = True
@@ -119,8 +134,23 @@ class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
         system, prompt = self.resolve_prompt(data)
         messages: list[Any] = [{"role": "system", "content": system}] if system else []
         messages += [message.model_dump(exclude_none=True) for message in prompt]
+        assert isinstance(data, WorkflowData)
+        scorer, attempts = data.scorer, list[Attempt]()
+        repairs, seed = scorer.config.workflow.repairs, derived_seed(scorer.config.training.seed, trace.id)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
-            await client.chat.completions.create(model=ctx.model, messages=messages)
+            while True:
+                reply = await client.chat.completions.create(model=ctx.model, messages=messages)
+                text, end = reply.choices[0].message.content or "", reply.choices[0].finish_reason
+                if len(attempts) == repairs:
+                    break
+                ended: Literal["stop", "length"] = "length" if end == "length" else "stop"
+                failed = await scorer.attempt({RECORD: data.record}, text, finish_reason=ended, seed=seed)
+                if failed is None:
+                    break
+                attempts.append(failed)
+                messages += [{"role": "assistant", "content": text}, {"role": "user", "content": failed.told}]
+        if attempts:
+            trace.info["attempts"] = msgspec.to_builtins(attempts)
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
 

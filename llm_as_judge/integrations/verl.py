@@ -50,7 +50,7 @@ async def compute_score(
         "score": rollout.reward.total,
         "acc": float(rollout.verdict.correct is True),
         "outcome": rollout.execution.outcome,
-        "executor_tokens": rollout.execution.tokens,
+        "executor_tokens": rollout.tokens,
         **{name: float(value) for name, value in rollout.reward.terms.items()},
     }
 

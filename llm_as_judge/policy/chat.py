@@ -5,14 +5,19 @@ prepended to the next message.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from jinja2 import TemplateError
 
+from llm_as_judge.config.schema import USER_TURN
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import Completion, Prompt
 
 Messages = list[dict[str, str]]
+#: Tokens that a user turn leaves to the template and the head of the reply.
+_TEMPLATE = 128
 
 
 def chat_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
@@ -48,6 +53,53 @@ def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
     return [*messages, {"role": "user", "content": _joined(before, prompt.user)}]
 
 
+@dataclass(frozen=True, slots=True)
+class UserTurn:
+    """The ids that a model's chat template puts around a user message after a reply.
+
+    They come from the template once; replies and earlier turns stay as they were sampled, because a template may render
+    them in another way (Qwen3 leaves out earlier thoughts) and a text has other ids than the sampled ones.
+    """
+
+    end: int  # ends a reply that was cut off
+    before: tuple[int, ...]  # after the reply's end
+    after: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Any, ends: Collection[int]) -> "UserTurn":
+        """Raises ``ConfigError`` if the template cannot render a second user message."""
+        reply, told = "the first reply", "the second request"
+        chat = chat_messages(Prompt("", "the first request", ((("the first request"), reply),)), False, True)
+        chat[-1]["content"] = told
+        text = ""
+        if _renders(tokenizer, chat, [reply, told]):
+            text = _rendered(tokenizer, chat)
+        if not text:
+            raise ConfigError(
+                "workflow.repairs needs a chat template with several turns, which this policy's refuses; set "
+                "workflow.repairs=0"
+            )
+        between, after = text.rpartition(reply)[2].split(told)
+        before = tokenizer.encode(between, add_special_tokens=False)
+        end = before.pop(0) if before and before[0] in ends else tokenizer.eos_token_id
+        return cls(
+            int(end), tuple(map(int, before)), tuple(map(int, tokenizer.encode(after, add_special_tokens=False)))
+        )
+
+    def ids(self, tokenizer: Any, text: str, prefill: str, ended: bool) -> list[int]:
+        """Ids from the end of a reply, which it has itself if it ``ended``, to where the policy begins its next one."""
+        for special in getattr(tokenizer, "all_special_tokens", ()):
+            text = text.replace(special, "")
+        words = [int(i) for i in tokenizer.encode(text, add_special_tokens=False)][: USER_TURN - _TEMPLATE]
+        head = tokenizer.encode(prefill, add_special_tokens=False) if prefill else ()
+        return [*(() if ended else (self.end,)), *self.before, *words, *self.after, *map(int, head)]
+
+
+def _rendered(tokenizer: Any, messages: Messages) -> str:
+    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, enable_thinking=False)
+    return str(text)
+
+
 def _joined(*texts: str) -> str:
     return "\n\n".join(text for text in texts if text)
 
@@ -65,7 +117,7 @@ def _accepts(tokenizer: Any, turns: bool) -> tuple[bool, bool]:
 
 def _renders(tokenizer: Any, messages: Messages, contents: Sequence[str]) -> bool:
     try:
-        text = str(tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False))
+        text = _rendered(tokenizer, messages)
     except (TemplateError, ValueError):
         return False
     return all(content in text for content in contents)

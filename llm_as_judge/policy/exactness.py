@@ -131,7 +131,8 @@ def check_plain(policy: Policy, completions: Sequence[Completion]) -> None:
             own = [plain_logprobs(base, completion) for completion in pair]
     finally:
         policy.model.train(was_training)
-    worst = apart(scores.logprobs[scores.mask], torch.cat(own), base.dtype)
+    sampled = torch.tensor([own for completion in pair for own in completion.sampled])
+    worst = apart(scores.logprobs[scores.mask], torch.cat(own)[sampled.to(base.device)], base.dtype)
     if not worst <= tolerance(base.dtype):  # not >, so that NaN fails
         raise ConfigError(
             f"log-probabilities of {name} are {worst:.1e} nats off its own forward pass (at most "

@@ -28,7 +28,7 @@ from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
-from llm_as_judge.policy.chat import chat_ids
+from llm_as_judge.policy.chat import UserTurn, chat_ids
 from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.sampling import PLAIN, Sampling
@@ -84,6 +84,7 @@ class Policy:
         if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
             self.base.set_attn_implementation(ATTENTION)
         self.packed = PackedLinears(self.base)
+        self._user_turn: UserTurn | None = None
         self.model.train()
 
     @classmethod
@@ -138,6 +139,30 @@ class Policy:
             )
         return chat_ids(self.tokenizer, prompt)
 
+    def told(self, completion: Completion, text: str) -> list[int]:
+        """Token ids of ``completion`` and of a user turn with ``text`` after it, up to where the policy begins again.
+
+        Raises ``ConfigError`` if the chat template has no earlier turns.
+        """
+        if self._user_turn is None:
+            self._user_turn = UserTurn.of(self.tokenizer, self.eos_token_ids)
+        ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
+        turn = self._user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
+        return [*completion.prompt_ids, *completion.token_ids, *turn]
+
+    @contextmanager
+    def holding(self, weights: Sequence[Tensor]) -> Iterator[None]:
+        """Gives the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
+        parameters = self.trainable_parameters()
+        own = [parameter.data for parameter in parameters]
+        try:
+            for parameter, other in zip(parameters, weights, strict=True):
+                parameter.data = other.to(parameter.device)
+            yield
+        finally:
+            for parameter, kept in zip(parameters, own, strict=True):
+                parameter.data = kept
+
     def logprobs(
         self,
         completions: Sequence[Completion],
@@ -180,8 +205,8 @@ class Policy:
         logprobs: dict[int, Tensor] = {}
         with torch.no_grad(), self._reference() if reference else nullcontext():
             for batch in self.micro_batches(completions, sampling, layout, budget):
-                rows = zip(batch.members, batch.scores.logprobs, batch.scores.mask, strict=True)
-                logprobs.update((i, row[mask]) for i, row, mask in rows)
+                rows = zip(batch.members, batch.scores.logprobs, strict=True)
+                logprobs.update((i, row[: len(completions[i].token_ids)]) for i, row in rows)
         return [logprobs[i] for i in range(len(completions))]
 
     def why_no_tree(self, longest: int = 0) -> str:

@@ -34,7 +34,7 @@ class TokenScores:
 
     logprobs: Tensor  # [B, T] float32
     entropy: Tensor  # [B, T], detached
-    mask: Tensor  # [B, T] bool
+    mask: Tensor  # [B, T] bool, True at sampled tokens, not at those of user turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,11 @@ def score(base: Any, completions: Sequence[Completion], sampling: Sampling, layo
     _check(completions)
     if layout == "padded":
         targets = torch.tensor([t for c in completions for t in c.token_ids])
-        lengths = [len(c.token_ids) for c in completions]
         hidden = _padded_hidden(base, completions)
-        return _scores(base, hidden, targets, torch.arange(len(targets)), lengths, sampling)
+        return _scores(base, hidden, targets, torch.arange(len(targets)), completions, sampling)
     tree = prefix_tree.plan(*_sequences(completions))
     hidden = row_hidden(base, tree, Tree(tree.layout, kernel_for(base.device)))[tree.rows.to(base.device)]
-    return _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling)
+    return _scores(base, hidden, tree.targets, tree.edge, completions, sampling)
 
 
 def micro_batches(
@@ -79,7 +78,7 @@ def micro_batches(
         yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout))
         return
     for stage in prefix_tree.stages(*_sequences(completions), budget, row_budget):
-        yield from _staged(base, stage, sampling)
+        yield from _staged(base, stage, completions, sampling)
 
 
 def cheaper_layout(completions: Sequence[Completion]) -> Layout:
@@ -89,7 +88,7 @@ def cheaper_layout(completions: Sequence[Completion]) -> Layout:
     return "tree" if unique <= WORTH_SHARING * prefix_tree.padded_tokens(*sequences) else "padded"
 
 
-def _staged(base: Any, stage: Stage, sampling: Sampling) -> Iterator[MicroBatch]:
+def _staged(base: Any, stage: Stage, completions: Sequence[Completion], sampling: Sampling) -> Iterator[MicroBatch]:
     caught: dict[int, KeyValue] = {}
     kernel = kernel_for(base.device)
     trunk = row_hidden(base, stage.trunk, Tree(stage.trunk.layout, kernel, caught=caught))
@@ -100,10 +99,11 @@ def _staged(base: Any, stage: Stage, sampling: Sampling) -> Iterator[MicroBatch]
     for tree, members in zip(stage.micro_batches, stage.members, strict=True):
         hidden = leaves[0]
         if tree.unique_tokens:
-            own = row_hidden(base, tree, Tree(tree.layout, kernel, past=past))
-            hidden = torch.cat([own, leaves[0]])
+            below = row_hidden(base, tree, Tree(tree.layout, kernel, past=past))
+            hidden = torch.cat([below, leaves[0]])
         hidden = hidden[tree.rows.to(hidden.device)]
-        yield MicroBatch(members, _scores(base, hidden, tree.targets, tree.edge, tree.lengths, sampling))
+        own = [completions[i] for i in members]
+        yield MicroBatch(members, _scores(base, hidden, tree.targets, tree.edge, own, sampling))
     reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
     if reached:
         torch.autograd.backward([root for root, _ in reached], [grad for _, grad in reached])
@@ -125,18 +125,21 @@ def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
 
 
 def _scores(
-    base: Any, hidden: Tensor, targets: Tensor, edge: Tensor, lengths: Sequence[int], sampling: Sampling
+    base: Any, hidden: Tensor, targets: Tensor, edge: Tensor, completions: Sequence[Completion], sampling: Sampling
 ) -> TokenScores:
     """Scores of completion tokens from the hidden states [E, hidden] of the edges (hidden state, target)."""
     device = hidden.device
     logprobs, entropy = _head(base, hidden, targets.to(device), sampling)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # [B, T]
-    mask, edge = mask.to(device), edge.to(device)
+    lengths = torch.tensor([len(c.token_ids) for c in completions])
+    within = torch.arange(int(lengths.max())) < lengths[:, None]  # [B, T]
+    mask = torch.zeros_like(within)
+    mask[within] = torch.tensor([own for c in completions for own in c.sampled])
+    within, edge = within.to(device), edge.to(device)
 
     def rows(values: Tensor) -> Tensor:
-        return values.new_zeros(mask.shape).masked_scatter(mask, values[edge])
+        return values.new_zeros(within.shape).masked_scatter(within, values[edge])
 
-    return TokenScores(rows(logprobs), rows(entropy), mask)
+    return TokenScores(rows(logprobs), rows(entropy), mask.to(device))
 
 
 def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:

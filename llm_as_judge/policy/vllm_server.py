@@ -98,7 +98,7 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
         "model": model,
         "served-model-name": name,
         "dtype": dtype,
-        "max-model-len": max([training.prompt_max_length + training.response_max_length, *contexts]),
+        "max-model-len": max([config.longest_episode, *contexts]),
         "max-lora-rank": rank,
         "max-loras": _ADAPTERS,
         "gpu-memory-utilization": engine.gpu_memory_utilization,

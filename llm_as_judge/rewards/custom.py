@@ -123,6 +123,6 @@ def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
         "outcome": [r.execution.outcome for r in rollouts],
         "answer": [r.execution.answer for r in rollouts],
         "correct": [r.verdict.correct for r in rollouts],
-        "tokens": [r.execution.tokens for r in rollouts],
+        "tokens": [r.tokens for r in rollouts],
         "operators": [[c.name for c in r.execution.calls] for r in rollouts],
     }

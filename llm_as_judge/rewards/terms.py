@@ -29,6 +29,12 @@ class FinishedRun:
     execution: Execution
     verdict: Verdict
     config: RewardConfig
+    earlier: Sequence[Execution] = ()  # runs of the episode's earlier attempts
+
+    @property
+    def runs(self) -> Sequence[Execution]:
+        """The runs of all attempts."""
+        return (*self.earlier, self.execution)
 
 
 def correctness(run: FinishedRun) -> float:
@@ -37,23 +43,23 @@ def correctness(run: FinishedRun) -> float:
 
 
 def efficiency(run: FinishedRun) -> float:
-    """10 for no executor tokens, falling linearly to 0 at ``token_budget``.
+    """10 for no executor tokens in any attempt, falling linearly to 0 at ``token_budget``.
 
     Wall-clock time does not count, because queueing is not the policy's fault.
     """
-    return _clipped(10.0 * (1.0 - run.execution.tokens / run.config.token_budget))
+    return _clipped(10.0 * (1.0 - sum(one.tokens for one in run.runs) / run.config.token_budget))
 
 
 def simplicity(run: FinishedRun) -> float:
-    """10 for at most one operator call, falling linearly to 0 at ``operator_budget`` calls."""
-    budget = run.config.operator_budget
-    return _clipped(10.0 * (budget - len(run.execution.calls)) / (budget - 1))
+    """10 for at most one operator call in all attempts, falling linearly to 0 at ``operator_budget`` calls."""
+    budget, calls = run.config.operator_budget, sum(len(one.calls) for one in run.runs)
+    return _clipped(10.0 * (budget - calls) / (budget - 1))
 
 
 def answer_format(run: FinishedRun) -> float:
-    """5 for a workflow without lint findings, plus 5 for an answer without other text (``is_clean``)."""
+    """5 for attempts without lint findings, plus 5 for an answer without other text (``is_clean``)."""
     clean = is_clean(run.execution.answer, run.problem.question.domain)
-    return 5.0 * (not run.execution.findings) + 5.0 * clean
+    return 5.0 * (not any(one.findings for one in run.runs)) + 5.0 * clean
 
 
 def repetition(run: FinishedRun) -> float:

@@ -2,10 +2,13 @@
 
     total = 0.65 correctness + 0.15 efficiency + 0.10 simplicity + 0.05 format - 0.05 repetition
 
+less ``repair_cost`` for each repair of the workflow, so that a clean first attempt is always the best.
 With these weights the best total is 9.5 and no wrong answer reaches a right one's total; weights that would allow it
 are refused. A run without an answer (invalid, raised, over time or budget) gets the worst value of every term, -3.75 in
 all. An unscored rollout (unknown verdict, infrastructure fault) gets no total.
 """
+
+from collections.abc import Sequence
 
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
@@ -14,9 +17,12 @@ from llm_as_judge.types import Completion, Execution, Problem, Reward, Verdict
 
 
 class RewardFunction:
-    """The reward as configured. Raises ``ConfigError`` if a wrong answer could outscore a right one."""
+    """The reward as configured, for workflows that are repaired up to ``repairs`` times.
 
-    def __init__(self, config: RewardConfig) -> None:
+    Raises ``ConfigError`` if a wrong answer could outscore a right one.
+    """
+
+    def __init__(self, config: RewardConfig, repairs: int = 0) -> None:
         self._config = config
         self._weights = weights = dict(config.reward_weights)
         if unknown := next((term for term in weights if term not in TERMS), None):
@@ -28,16 +34,32 @@ class RewardFunction:
                 f"reward_weights {weights} let a wrong answer outscore a right one; "
                 f"raise correctness above {others / (RIGHT - WRONG):.3g}"
             )
+        if (spent := config.repair_cost * repairs) >= distance:
+            raise ConfigError(
+                f"reward.repair_cost={config.repair_cost:g} times workflow.repairs={repairs} lets a wrong answer "
+                f"outscore a right one; lower it below {distance / repairs:.3g}"
+            )
+        distance -= spent
         #: What may be added to or taken from any total before a wrong answer reaches a right one: half of the distance
         #: between the worst right and the best wrong total.
         self.slack = distance / 2
 
-    def __call__(self, problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
-        """The terms and their total; no total if it is unknown whether the answer is right."""
+    def __call__(
+        self,
+        problem: Problem,
+        completion: Completion,
+        execution: Execution,
+        verdict: Verdict,
+        earlier: Sequence[Execution] = (),
+    ) -> Reward:
+        """The terms and their total; no total if it is unknown whether the answer is right.
+
+        ``earlier`` are the runs of the attempts before the last one.
+        """
         if execution.outcome == "fault" or (execution.outcome == "finished" and verdict.correct is None):
             return Reward(None)
-        run = FinishedRun(problem, completion, execution, verdict, self._config)
+        run = FinishedRun(problem, completion, execution, verdict, self._config, earlier)
         finished = execution.outcome == "finished"
         terms = {name: term.measure(run) if finished else term.worst for name, term in TERMS.items()}
         total = sum(TERMS[name].sign * self._weights.get(name, 0.0) * value for name, value in terms.items())
-        return Reward(total, terms)
+        return Reward(total - self._config.repair_cost * len(earlier), terms)

@@ -5,17 +5,24 @@ time. Results never depend on timing: batch t is sampled by the weights of step 
 fixed order (sample batches 0 to d, update 0, sample batch d + 1, update 1, ...), and the update takes whole batches in
 order. Slow workflows are never dropped: they make more calls, and training would learn to avoid them. Checkpoints hold
 pending batches as plain data; after a resume their workflows run again, nothing is sampled twice.
+
+Repairs (``workflow.repairs``) have fixed places as well, and use the weights of their batch's first turn. Those of
+workflows that will not run are sampled at once. Those that need a run are sampled when every run of their batch has
+ended: in the step of the batch or, with ``lookahead``, in the step after its first turn, when a further batch already
+keeps the executor busy; the weights of the step before are kept for that.
 """
 
 import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from torch import Tensor
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.sampler import DomainSampler
@@ -28,9 +35,12 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, Timer
-from llm_as_judge.rl.rollout import Collector, Engine, RolloutParts
-from llm_as_judge.types import Completion, Group, Problem, Prompt, Question
+from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, refuse, to_repair
+from llm_as_judge.rl.turns import next_turns
+from llm_as_judge.types import Attempt, Completion, Group, Problem, Prompt, Question
 
+#: Seeds of a batch's repairs are numbered from here, above those of refills.
+_REPAIRS = 10_000
 #: Attempts to draw problems whose prompts fit.
 MAX_REDRAWS = 20
 
@@ -58,11 +68,40 @@ class TrainerParts:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Problems with their sampled workflows; ``seed`` is for the executor's requests."""
+    """Problems with their sampled workflows; ``seed`` is for the executor's requests.
+
+    ``attempts`` are the earlier ones of each episode, ``turns`` the number of times that repairs were sampled.
+    """
 
     problems: Sequence[Problem]
     completions: Sequence[Sequence[Completion]]
     seed: int
+    step: int = 0  # that trains on it
+    version: int = 0  # of the weights
+    attempts: Sequence[Sequence[tuple[Attempt, ...]]] = ()
+    turns: int = 0
+    refill: int = 0
+    unrepaired: bool = False  # repairs that need a run are still to come
+
+    def started(self, collector: Collector) -> Collector:
+        """``collector`` with all workflows, except those that it has already."""
+        for place, group in enumerate(self.completions):
+            for member in range(len(group)):
+                collector.start(place, member, *self.episode(place, member))
+        return collector
+
+    def episode(self, place: int, member: int) -> tuple[Completion, tuple[Attempt, ...]]:
+        """The turns of an episode so far, and the attempts that failed."""
+        return self.completions[place][member], self.attempts[place][member] if self.attempts else ()
+
+    def with_turn(self, turn: Mapping[Place, tuple[Completion, Attempt]]) -> "Batch":
+        """The batch after repairs, each with the attempt that failed."""
+        completions = [list(group) for group in self.completions]
+        attempts = [list(group) for group in self.attempts] or [[()] * len(group) for group in self.completions]
+        for (place, member), (completion, attempt) in turn.items():
+            completions[place][member] = completion
+            attempts[place][member] = (*attempts[place][member], attempt)
+        return replace(self, completions=completions, attempts=attempts, turns=self.turns + 1)
 
 
 class Pipeline:
@@ -75,14 +114,13 @@ class Pipeline:
         self._pending: deque[Batch] = deque()
         self._running: deque[Collector] = deque()  # of the pending batches, in their order
         self._limit = asyncio.Semaphore(parts.rollout.concurrency)
+        self._kept: Sequence[Tensor] = ()  # weights of the step before, for unrepaired batches
 
     def open(self) -> None:
         """Starts the workflows of pending batches."""
         self._limit = asyncio.Semaphore(self._parts.rollout.concurrency)
         for batch in self._pending:
-            collector = self._collector(batch.problems, batch.seed)
-            _start(collector, batch)
-            self._running.append(collector)
+            self._running.append(batch.started(self._collector(batch)))
 
     async def close(self) -> None:
         while self._running:
@@ -100,6 +138,14 @@ class Pipeline:
             batch, collector = await self._sample(ahead, step, size, 0, timer)
             self._pending.append(batch)
             self._running.append(collector)
+        for i, batch in enumerate(self._pending):
+            if batch.unrepaired and (i == 0 or batch.version < step):
+                weights = self._kept if batch.version < step else ()
+                self._pending[i] = await self._repair(batch, self._running[i], timer, weights)
+        if any(batch.unrepaired for batch in self._pending):
+            self._kept = [parameter.detach().clone() for parameter in self._parts.policy.trainable_parameters()]
+        else:
+            self._kept = ()
         with timer.phase("execute"):
             groups = await self._running[0].groups()
         self._pending.popleft()
@@ -108,15 +154,19 @@ class Pipeline:
 
     async def more(self, step: int, count: int, refill: int, timer: Timer) -> list[Group]:
         """``count`` additional groups for ``step``, executed and judged; ``refill`` numbers the calls of a step."""
-        _, collector = await self._sample(step, step, count, refill, timer)
+        batch, collector = await self._sample(step, step, count, refill, timer)
+        if batch.unrepaired:
+            await self._repair(batch, collector, timer)
         with timer.phase("execute"):
             return await collector.groups()
 
     def state(self) -> list[dict[str, Any]]:
-        return [msgspec.to_builtins(batch) for batch in self._pending]
+        kept = {"weights": list(self._kept)} if self._kept else {}
+        return [msgspec.to_builtins(batch) | (kept if batch.unrepaired else {}) for batch in self._pending]
 
     def restore(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Replaces the pending batches; ``open`` starts them."""
+        self._kept = next((list(batch["weights"]) for batch in state if "weights" in batch), ())
         self._pending = deque(msgspec.convert(batch, Batch) for batch in state)
 
     async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
@@ -125,12 +175,14 @@ class Pipeline:
         loop = asyncio.get_running_loop()
         problems, prompts, prefills = await on_device(timer.timed("prompt", self._draw), step, count)
         await on_device(timer.timed("sync", parts.engine.sync), parts.policy, version)
-        seed = seed_of(training.seed, step, -1 - refill)
-        collector = self._collector(problems, seed)
+        seed, repairs = seed_of(training.seed, step, -1 - refill), parts.rollout.repairs
+        batch = Batch(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
+        collector = self._collector(batch)
 
         def start(place: int, member: int, completion: Completion) -> None:
             completion = replace(completion, prefill=prefills[place])
-            loop.call_soon_threadsafe(collector.start, place, member, completion)
+            if not (repairs and refuse(problems[place], completion, parts.rollout)):
+                loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         try:
             sampled = await on_device(
@@ -142,16 +194,71 @@ class Pipeline:
                 seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
                 on_completion=start,
             )
+            completions = [[replace(c, prefill=p) for c in group] for group, p in zip(sampled, prefills, strict=True)]
+            batch = replace(batch, completions=completions)
+            if repairs:
+                places = [(place, member) for place, group in enumerate(completions) for member in range(len(group))]
+                batch = await self._rewritten(batch, places, timer)
         except BaseException:
             await collector.aclose()
             raise
-        completions = [[replace(c, prefill=p) for c in group] for group, p in zip(sampled, prefills, strict=True)]
-        batch = Batch(problems, completions, seed)
-        _start(collector, batch)  # for engines that do not call ``on_completion``
-        return batch, collector
+        return batch, batch.started(collector)  # for engines that do not call ``on_completion``, and repairs
 
-    def _collector(self, problems: Sequence[Problem], seed: int) -> Collector:
-        return Collector(problems, self._parts.rollout, seed, limit=self._limit, common_seeds=True)
+    async def _repair(self, batch: Batch, collector: Collector, timer: Timer, weights: Sequence[Tensor] = ()) -> Batch:
+        """``batch`` after all its repairs, which run in ``collector``; ``weights``: of the policy's adapter then."""
+        while True:
+            with timer.phase("execute"):
+                failed = await collector.failed()
+            if not failed:
+                return replace(batch, unrepaired=False)
+            batch = await self._turn(batch, failed, timer, weights)
+            batch = await self._rewritten(batch, list(failed), timer, weights)
+            for place, member in failed:
+                collector.retry((place, member), *batch.episode(place, member))
+
+    async def _rewritten(
+        self, batch: Batch, places: Sequence[Place], timer: Timer, weights: Sequence[Tensor] = ()
+    ) -> Batch:
+        """``batch`` in which workflows at ``places`` that will not run were rewritten, as often as repairs allow."""
+        rollout = self._parts.rollout
+        while True:
+            refused = {}
+            for place, member in places:
+                problem, (completion, attempts) = batch.problems[place], batch.episode(place, member)
+                if len(attempts) < rollout.repairs:
+                    attempt = refuse(problem, completion, rollout)
+                    if attempt and (failed := await to_repair(attempt, problem.question, rollout)):
+                        refused[place, member] = failed
+            if not refused:
+                return batch
+            batch = await self._turn(batch, refused, timer, weights)
+
+    async def _turn(
+        self, batch: Batch, failed: Mapping[Place, Attempt], timer: Timer, weights: Sequence[Tensor]
+    ) -> Batch:
+        """``batch`` with another turn of the episodes that ``failed``, by the adapter's ``weights``."""
+        parts, training = self._parts, self._config.training
+
+        def sample() -> list[Completion]:
+            with parts.policy.holding(weights) if weights else nullcontext():
+                parts.engine.sync(parts.policy, batch.version)
+                return next_turns(
+                    parts.policy,
+                    parts.engine,
+                    [batch.episode(*key)[0] for key in failed],
+                    [attempt.told for attempt in failed.values()],
+                    sampling=self.sampling,
+                    max_new_tokens=training.response_max_length,
+                    seed=seed_of(training.seed, batch.step, _REPAIRS * (1 + batch.turns) + batch.refill),
+                )
+
+        sampled = await on_device(timer.timed("generate", sample))
+        return batch.with_turn(dict(zip(failed, zip(sampled, failed.values(), strict=True), strict=True)))
+
+    def _collector(self, batch: Batch) -> Collector:
+        collector = Collector(batch.problems, self._parts.rollout, batch.seed, limit=self._limit, common_seeds=True)
+        collector.repairs = self._parts.rollout.repairs if batch.unrepaired else 0
+        return collector
 
     def _draw(self, step: int, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
         """Problems, the token ids of their prompts, and the prefills of their replies.
@@ -185,9 +292,3 @@ def seed_of(seed: int, step: int, stream: int) -> int:
     """An independent seed for every step and purpose, so that resuming needs no generator state."""
     digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
     return int.from_bytes(digest[:7], "big")
-
-
-def _start(collector: Collector, batch: Batch) -> None:
-    for place, group in enumerate(batch.completions):
-        for member, completion in enumerate(group):
-            collector.start(place, member, completion)

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
@@ -19,7 +19,7 @@ from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
-from llm_as_judge.types import Completion, Execution, Group, Problem, Reward, Rollout, Verdict
+from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
@@ -32,9 +32,13 @@ _FIRST_WAIT_S = 5.0
 _LEAST_CRASHES = 3
 
 #: ``(index of the problem, index in the group, ...)``
+Place = tuple[int, int]
 OnCompletion = Callable[[int, int, Completion], None]
 OnRollout = Callable[[int, int, Rollout], None]
-RewardLike = Callable[[Problem, Completion, Execution, Verdict], Reward]
+#: Samples another turn of episodes after what each is told.
+Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
+#: ``(problem, completion, execution, verdict, runs of earlier attempts)``
+RewardLike = Callable[..., Reward]
 
 
 class Engine(Protocol):
@@ -75,6 +79,8 @@ class RolloutParts:
     max_unscored: float = 1.0
     patience_s: float = 0.0
     on_pause: Callable[[str], None] = logger.warning
+    repairs: int = 0  # times that the policy may rewrite a failed workflow
+    judges_attempts: bool = False  # whether an answer is judged that the policy will replace
 
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
@@ -101,15 +107,22 @@ async def collect(
     on_rollout: OnRollout = lambda place, member, rollout: None,
     *,
     seed: int = 0,
+    again: Again | None = None,
 ) -> list[Group]:
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
-    ``on_rollout`` gets every rollout as soon as it is done.
+    ``on_rollout`` gets every rollout as soon as it is done. ``again`` samples the repairs of failed attempts, if there
+    are to be any.
     """
     collector = Collector(problems, parts, seed, on_rollout)
+    collector.repairs = parts.repairs if again else 0
     for place, group in enumerate(completions):
         for member, completion in enumerate(group):
             collector.start(place, member, completion)
+    while again and (failed := await collector.failed()):
+        repaired = await again([collector.episode(key)[0] for key in failed], [one.told for one in failed.values()])
+        for (key, attempt), completion in zip(failed.items(), repaired, strict=True):
+            collector.retry(key, completion, (*collector.episode(key)[1], attempt))
     return await collector.groups()
 
 
@@ -137,14 +150,33 @@ class Collector:
         self._on_rollout = on_rollout
         self._common_seeds = common_seeds
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
-        self._completions: dict[tuple[int, int], Completion] = {}
-        self._tasks: dict[tuple[int, int], asyncio.Task[Rollout]] = {}
+        self.repairs = parts.repairs
+        self._completions: dict[Place, Completion] = {}
+        self._attempts: dict[Place, tuple[Attempt, ...]] = {}
+        self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
 
-    def start(self, place: int, member: int, completion: Completion) -> None:
-        """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before."""
+    def start(self, place: int, member: int, completion: Completion, attempts: Sequence[Attempt] = ()) -> None:
+        """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before.
+
+        ``attempts`` are the earlier ones of its episode.
+        """
         if (place, member) not in self._completions:
             self._completions[place, member] = completion
+            self._attempts[place, member] = tuple(attempts)
             self._run(place, member)
+
+    async def failed(self) -> dict[Place, Attempt]:
+        """When all have ended, the attempts that the policy may repair, in the order of problems and members."""
+        return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Attempt)}
+
+    def episode(self, key: Place) -> tuple[Completion, tuple[Attempt, ...]]:
+        """The turns of an episode so far, and the attempts before its last one."""
+        return self._completions[key], self._attempts[key]
+
+    def retry(self, key: Place, completion: Completion, attempts: Sequence[Attempt]) -> None:
+        """Runs the next attempt of an episode."""
+        self._completions[key], self._attempts[key] = completion, tuple(attempts)
+        self._run(*key)
 
     async def groups(self) -> list[Group]:
         """All started rollouts when they are done, in the order of problems and members.
@@ -152,8 +184,8 @@ class Collector:
         Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
-        parts = self._parts
-        rollouts = await self._done()
+        parts, self.repairs = self._parts, 0  # what runs again after a pause is not repaired
+        rollouts = await self._rollouts()
         waits = doubling_waits(parts.patience_s)
         while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
             if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
@@ -170,8 +202,8 @@ class Collector:
             await asyncio.sleep(wait)
             for key in unscored:
                 self._run(*key)
-            rollouts = await self._done()
-        _refuse_broken_operators([rollout.execution for rollout in rollouts.values()])
+            rollouts = await self._rollouts()
+        _refuse_broken_operators([run for rollout in rollouts.values() for run in rollout.executions])
         members: list[list[Rollout]] = [[] for _ in self._problems]
         for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
@@ -183,7 +215,10 @@ class Collector:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _done(self) -> dict[tuple[int, int], Rollout]:
+    async def _rollouts(self) -> dict[Place, Rollout]:
+        return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
+
+    async def _done(self) -> dict[Place, Rollout | Attempt]:
         keys = sorted(self._tasks)
         try:
             return dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
@@ -194,11 +229,16 @@ class Collector:
     def _run(self, place: int, member: int) -> None:
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
-    async def _rollout(self, place: int, member: int) -> Rollout:
-        problem = self._problems[place]
+    async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
+        problem, parts = self._problems[place], self._parts
+        completion, attempts = self._completions[place, member], self._attempts[place, member]
         seed = derived_seed(self._seed, problem.question.id, 0 if self._common_seeds else member)
         async with self._limit:
-            rollout = await roll_out(problem, self._completions[place, member], self._parts, seed)
+            last = await run_attempt(problem, completion, parts, seed)
+            if len(attempts) < self.repairs and (failed := await to_repair(last, problem.question, parts)):
+                judged = await conclude(problem, completion, parts, last) if parts.judges_attempts else None
+                return replace(failed, correct=judged.verdict.correct) if judged else failed
+            rollout = await conclude(problem, completion, parts, last, attempts)
         self._on_rollout(place, member, rollout)
         return rollout
 
@@ -227,21 +267,60 @@ def doubling_waits(patience_s: float) -> Iterator[float]:
         waited, wait = waited + wait, 2 * wait
 
 
-async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None) -> Rollout:
-    """One workflow from text to reward. A fault of executor, sandbox or judge gives the verdict None (unscored)."""
-    workflow = completion.text if completion.verbatim else extract_code(completion.text, completion.prefill)
-    if completion.finish_reason == "length" and parts.truncated != "run":
-        error = f"cut off after {len(completion.token_ids)} tokens; training.response_max_length sets the limit"
-        cut = Execution("invalid", None, error=error)
-        verdict = Verdict(False, "none", reason="truncated")
-        masked = parts.truncated == "mask"
-        reward = Reward(None) if masked else parts.reward(problem, completion, cut, verdict)
-        return Rollout(problem, completion, workflow, cut, verdict, reward)
+async def roll_out(
+    problem: Problem,
+    completion: Completion,
+    parts: RolloutParts,
+    seed: int | None = None,
+    attempts: tuple[Attempt, ...] = (),
+) -> Rollout:
+    """One workflow from text to reward; ``attempts`` are the earlier ones of its episode.
+
+    A fault of executor, sandbox or judge gives the verdict None (unscored).
+    """
+    return await conclude(problem, completion, parts, await run_attempt(problem, completion, parts, seed), attempts)
+
+
+def refuse(problem: Problem, completion: Completion, parts: RolloutParts) -> Attempt | None:
+    """The attempt if it will not run, because the reply was cut off or lint finds a fatal fault; else None."""
+    workflow = _workflow(completion)
+    if _cut_off(completion, parts):
+        error = f"the reply was cut off after {completion.written} tokens; training.response_max_length sets the limit"
+        return Attempt(workflow, Execution("invalid", None, error=error))
+    execution = parts.runner.refuse(workflow, problem.question)
+    return Attempt(workflow, execution) if execution else None
+
+
+async def run_attempt(
+    problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None
+) -> Attempt:
+    """The workflow of ``completion`` and its run."""
+    if _cut_off(completion, parts) and (refused := refuse(problem, completion, parts)):
+        return refused
+    workflow = _workflow(completion)
     try:
-        execution = await parts.runner.run(workflow, problem.question, seed)
+        return Attempt(workflow, await parts.runner.run(workflow, problem.question, seed))
     except InfrastructureError as error:
-        execution = Execution("fault", None, error=f"{type(error).__name__}: {error}")
-    if execution.outcome == "fault":
+        return Attempt(workflow, Execution("fault", None, error=f"{type(error).__name__}: {error}"))
+
+
+async def to_repair(attempt: Attempt, question: Question, parts: RolloutParts) -> Attempt | None:
+    """``attempt`` with what the policy is told about it; None if there is nothing to repair."""
+    try:
+        told = await parts.runner.feedback(attempt.execution, question)
+    except InfrastructureError:
+        return None
+    return replace(attempt, told=told) if told else None
+
+
+async def conclude(
+    problem: Problem, completion: Completion, parts: RolloutParts, last: Attempt, attempts: tuple[Attempt, ...] = ()
+) -> Rollout:
+    """Judges and rewards an episode after its ``last`` attempt."""
+    execution = last.execution
+    if _cut_off(completion, parts):
+        verdict = Verdict(False, "none", reason="truncated")
+    elif execution.outcome == "fault":
         verdict = Verdict(None, "none", reason=execution.error)
     elif execution.outcome != "finished":
         verdict = Verdict(False, "none", reason=execution.outcome)
@@ -250,5 +329,16 @@ async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts
             verdict = await parts.judge.verdict(problem, execution.answer, execution.cut_off)
         except InfrastructureError as error:
             verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
-    reward = parts.reward(problem, completion, execution, verdict)
-    return Rollout(problem, completion, workflow, execution, verdict, reward)
+    masked = _cut_off(completion, parts) and parts.truncated == "mask"
+    earlier = [tuple(attempt.execution for attempt in attempts)] if attempts else []
+    reward = Reward(None) if masked else parts.reward(problem, completion, execution, verdict, *earlier)
+    return Rollout(problem, completion, last.workflow, execution, verdict, reward, attempts)
+
+
+def _workflow(completion: Completion) -> str:
+    return completion.text if completion.verbatim else extract_code(completion.text, completion.prefill)
+
+
+def _cut_off(completion: Completion, parts: RolloutParts) -> bool:
+    """Whether the reply ends at the length limit, and is therefore not run."""
+    return completion.finish_reason == "length" and parts.truncated != "run"

@@ -92,7 +92,7 @@ class Updater:
             config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
             for row in scored:
                 row.old = None
-        normaliser = Normaliser(len(scored), sum(len(row.completion.token_ids) for row in scored))
+        normaliser = Normaliser(len(scored), sum(row.completion.written for row in scored))
         # Without a KL term, a rollout with advantage 0 has no gradient: it counts in the normaliser only.
         trained = scored if config.beta else [row for row in scored if row.advantage]
         if not trained:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, figure, interval, make_table
+from llm_as_judge.views.terminal import ABSTENTION_ALARM, abstention_alarm, figure, interval, make_table, percent
 
 if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.summary import Summary
@@ -35,6 +35,14 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
         figures = (figure(row.tokens, ".0f"), figure(row.seconds, ".1f"), f"{row.cost:.4g}")
         table.add_row(name, str(sum(row.outcomes.values())), interval(row.valid_rate), *figures)
     yield table
+    if any(row.first for _, row in rows):
+        title = "First attempts, and the percent of workflows that were written again"
+        table = make_table(title, "dataset", "right", "valid", "tokens", "written again")
+        for name, row in rows:
+            first = row.first or row
+            shares = interval(first.overall), interval(first.valid_rate), figure(first.tokens, ".0f")
+            table.add_row(name, *shares, percent(row.repaired))
+        yield table
 
 
 def _right(row: "Summary") -> str:

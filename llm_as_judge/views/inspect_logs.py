@@ -121,9 +121,18 @@ def _sample(
     """``models`` are policy, executor and judge; ``asked`` are the messages to the policy."""
     policy, executor, judge = models
     transcript = _Transcript(_moment(began))
+    turns = list(asked)
+    for attempt in rollout.attempts:
+        with transcript.span("policy"):
+            transcript.replied(policy, turns, Exchange("", attempt.workflow, "stop", 0, 0, 0.0, 0.0))
+        with transcript.span("failed attempt"):
+            for call in attempt.execution.calls:
+                transcript.called(call, executor)
+        turns.append(model.ChatMessageAssistant(content=attempt.workflow, model=policy))
+        turns.append(model.ChatMessageUser(content=attempt.told))
     with transcript.span("policy"):
         written = Exchange("", rollout.text, rollout.finish_reason, 0, rollout.completion_tokens, 0.0, 0.0)
-        transcript.replied(policy, asked, written)
+        transcript.replied(policy, turns, written)
     if rollout.lint:
         transcript.add(event.InfoEvent, source="lint", data="\n".join(map(meaning, rollout.lint)))
     error = None if rollout.outcome == "finished" else f"{rollout.outcome}: {rollout.error}"
@@ -147,7 +156,7 @@ def _sample(
         epoch=1,
         input=question,
         target=list(rollout.reference),
-        messages=[*asked, model.ChatMessageAssistant(content=rollout.source, model=policy)],
+        messages=[*turns, model.ChatMessageAssistant(content=rollout.source, model=policy)],
         output=output,
         scores=scores,
         metadata={name: json_data(getattr(rollout, name)) for name in _METADATA},

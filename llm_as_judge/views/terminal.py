@@ -128,13 +128,14 @@ def step_line(report: "StepReport", total: int) -> str:
     domains = " ".join(f"{d} {percent(report.domain_accuracy.get(d, math.nan)):>3}" for d in DOMAINS)
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
+    first = f" (first attempt {percent(report.first_valid_rate)})" if report.repairs else ""
     right = f"{percent(report.accuracy):>3}%"
     if report.abstained:
         low, high = report.between
         right = f"{100 * low:.0f}-{100 * high:.0f}%, {100 * report.abstained:.0f}% left open by the judge"
     return (
         f"step {report.step:{len(str(total))}d}/{total}  reward {report.reward_mean:5.2f}  "
-        f"right {right} ({domains})  valid {percent(report.valid_rate):>3}%  "
+        f"right {right} ({domains})  valid {percent(report.valid_rate):>3}%{first}  "
         f"tokens {report.executor_tokens:3.0f}  "
         f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
     )

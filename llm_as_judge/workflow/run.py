@@ -37,6 +37,7 @@ from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 from llm_as_judge.types import Crash, Exchange, Execution, OperatorCall, Question
+from llm_as_judge.workflow.feedback import feedback
 from llm_as_judge.workflow.lint.check import Facts, lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
@@ -101,15 +102,31 @@ class WorkflowRunner:
         runner._temperature = temperature
         return runner
 
+    def refuse(self, source: str, question: Question) -> Execution | None:
+        """The outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
+        facts = self._read(source, question.entry_point, self._prompt)
+        fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
+        return Execution("invalid", None, error="; ".join(fatal), **_said(facts)) if fatal else None
+
+    async def feedback(self, execution: Execution, question: Question) -> str:
+        """What the policy is told about an attempt (``workflow.feedback``); empty if there is nothing to repair."""
+        return await feedback(execution, question, self.run_code)
+
+    async def run_code(self, source: str, **kwargs: Any) -> CodeResult:
+        """``Sandbox.run_code``; raises ``InfrastructureError`` if the sandbox fails."""
+        with _ours("the sandbox"):
+            result = await self.sandbox.run_code(source, **kwargs)
+        if result.outcome == "fault":
+            raise SandboxFault(result.error)
+        return result
+
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
         """Lint and run; a fatal finding gives outcome ``invalid`` without a run. With a ``seed``, each request to the
         executor has its own seed, which depends on the prompt and not on the order of calls.
         """
+        if refused := self.refuse(source, question):
+            return refused
         facts = self._read(source, question.entry_point, self._prompt)
-        said: dict[str, Any] = {"findings": facts.findings, "shape": facts.shape, "digest": facts.digest}
-        fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
-        if fatal:
-            return Execution("invalid", None, error="; ".join(fatal), **said)
         calls = _Calls(self, question, seed)
         result = await self.sandbox.run_workflow(
             source,
@@ -124,7 +141,7 @@ class WorkflowRunner:
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)
-        return replace(result, calls=finished, crashes=crashes, **said)
+        return replace(result, calls=finished, crashes=crashes, **_said(facts))
 
 
 class _Calls:
@@ -151,7 +168,7 @@ class _Calls:
         init = _checked(name, catalog.init_signature(operator), init)
         record = _Call(self, name, arguments)
         self.records.append(record)
-        tools = Toolbox(record, self._run_code, self.question, runner.enhance, prompts_of(runner.executor))
+        tools = Toolbox(record, runner.run_code, self.question, runner.enhance, prompts_of(runner.executor))
         try:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
@@ -175,13 +192,6 @@ class _Calls:
         finally:
             record.seconds = time.monotonic() - record.started
         return record.result
-
-    async def _run_code(self, source: str, **kwargs: Any) -> CodeResult:
-        with _ours("the sandbox"):
-            result = await self.runner.sandbox.run_code(source, **kwargs)
-        if result.outcome == "fault":
-            raise SandboxFault(result.error)
-        return result
 
 
 @dataclass
@@ -280,6 +290,10 @@ class Budget:
         finally:
             self.tokens += reservation.tokens - tokens
             self.cost += reservation.cost - cost
+
+
+def _said(facts: Facts) -> dict[str, Any]:
+    return {"findings": facts.findings, "shape": facts.shape, "digest": facts.digest}
 
 
 @contextmanager

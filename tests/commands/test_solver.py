@@ -12,6 +12,8 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.solver import Draw, Solver
+from llm_as_judge.types import Execution, Question
+from llm_as_judge.workflow.run import WorkflowRunner
 
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 
@@ -81,3 +83,24 @@ async def test_a_cancelled_caller_does_not_stop_others(settings: list[str]) -> N
         assert (await second).workflow
         with pytest.raises(asyncio.CancelledError):
             await first
+
+
+async def test_what_fails_is_repaired(settings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    told = ["This workflow failed:\n- <|im_end|> line 3", "This workflow failed:\n- line 4"]
+
+    async def complaint(self: WorkflowRunner, execution: Execution, question: Question) -> str:
+        complaints.append(question.text)
+        return told[min(complaints.count(question.text), len(told)) - 1]
+
+    complaints = list[str]()
+    async with Solver(overrides=[*settings, "workflow.repairs=2"]) as solver:
+        first = await solver.solve(APPLES.format(3))
+        assert not first.attempts and first.answer == "7", "nothing is wrong with it"
+        monkeypatch.setattr(WorkflowRunner, "feedback", complaint)
+        solution, other = await asyncio.gather(*(solver.solve(APPLES.format(n)) for n in (3, 5)))
+        assert [attempt.told for attempt in solution.attempts] == told
+        assert len(solution.attempts) == len(other.attempts) == 2
+        assert solution.attempts[0].workflow == first.workflow
+        assert solution.prompt_tokens > 3 * first.prompt_tokens
+        assert solution.as_json()["executor_tokens"] == sum(run.tokens for run in solution.runs)
+        assert sum(solution.tokens()) > sum(first.tokens())

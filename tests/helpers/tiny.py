@@ -178,11 +178,13 @@ class Judges(LuckyJudge):
         return self.instead(self.calls - 1, number) or await super().verdict(problem, answer)
 
 
-def ten_or_minus_five(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
+def ten_or_minus_five(
+    problem: Problem, completion: Completion, execution: Execution, verdict: Verdict, earlier: Sequence[Execution] = ()
+) -> Reward:
     if verdict.correct is None:
         return Reward(None)
     total = 10.0 if verdict.correct else -5.0
-    return Reward(total, {"correctness": total})
+    return Reward(total - len(earlier), {"correctness": total})
 
 
 @dataclass

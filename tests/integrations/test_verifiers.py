@@ -102,6 +102,25 @@ async def test_scores_and_prompts_are_those_of_the_core(
     assert len({trace.reward for trace in traces}) == 3
 
 
+async def test_a_failed_workflow_is_repaired_in_another_turn(
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
+) -> None:
+    settings = config("repairs=1")
+    (row,) = training_rows(settings, 1)
+    executor.tell(problem_of(row))
+    policy.texts = [TEXTS[2], TEXTS[0]]
+    async with served(policy, [*overrides, "repairs=1"], count=1) as ((task,), run):
+        trace = await run(task)
+    (attempt,) = trace.info["attempts"]
+    assert trace.ok and trace.num_turns == 2 and trace.last_reply == TEXTS[0].strip()
+    assert attempt["execution"]["outcome"] == "invalid" and trace.messages[-2].content == attempt["told"]
+    own = Scorer(settings)
+    clean = await own.score(row, TEXTS[0])
+    own.close()
+    assert clean.reward.total is not None
+    assert trace.reward == pytest.approx(clean.reward.total - settings.reward.repair_cost - 0.05 * 5)
+
+
 async def test_unscored_rollouts_have_no_reward(
     policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
 ) -> None:

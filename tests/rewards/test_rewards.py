@@ -1,5 +1,6 @@
 """The reward: every term counts, no wrong answer above a right one; reward functions of the user's own."""
 
+import random
 import warnings
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,29 @@ def test_weights_and_budgets_that_break_the_promise_are_refused() -> None:
     for setting in ({"reward_weights": {"correctness": 0.9}}, {"token_budget": 0}, {"operator_budget": 1}):
         with pytest.raises(ValidationError, match=next(iter(setting))):
             RewardConfig(**setting)  # type: ignore[arg-type]
+
+
+def test_any_earlier_attempt_lowers_the_total() -> None:
+    """So that no policy gains by failing first, whatever it wrote and however the episode ends."""
+    draw = random.Random(3)
+    function = RewardFunction(RewardConfig(token_budget=1000, operator_budget=5, repair_cost=0.1), repairs=8)
+    problem = Problem(types.Question("p", "?", "math"), types.Reference(("12",)))
+
+    def some_run() -> Execution:
+        calls = tuple(call(tokens=draw.choice((0, 40, 2000)), a=draw.random()) for _ in range(draw.randrange(7)))
+        findings = (UNUSED,) * draw.randrange(2)
+        return Execution(draw.choice(("finished", *UNFINISHED)), "12", calls, findings=findings)  # type: ignore[arg-type]
+
+    for _ in range(300):
+        last, earlier = some_run(), [some_run() for _ in range(draw.randrange(4))]
+        told = (
+            function,
+            (problem, Completion(WORKFLOW, (), (), (), "stop"), last, Verdict(draw.random() < 0.5, "rules")),
+        )
+        without, more = (told[0](*told[1], runs).total for runs in (tuple(earlier), (*earlier, some_run())))
+        assert without is not None and more is not None and more <= without - 0.1 + 1e-9
+    with pytest.raises(ConfigError, match="repair_cost=2 .* lets a wrong answer outscore"):
+        RewardFunction(RewardConfig(repair_cost=2), repairs=4)
 
 
 SOURCE = """

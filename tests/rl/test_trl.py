@@ -1,6 +1,7 @@
 """Loss and gradient equal those of TRL's ``GRPOTrainer._compute_loss``; skipped without the extra ``trl``."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,17 @@ def noisy(values: torch.Tensor, scale: float, seed: int) -> torch.Tensor:
 
 @pytest.mark.parametrize("corrected", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss_type", SHARED)
-def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, corrected: bool) -> None:
+@pytest.mark.parametrize("turns", [False, True])
+def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, corrected: bool, turns: bool) -> None:
     ours = policy()
     completions = batch(ours)
+    if turns:  # the second quarter of each completion was given
+        given = [range(len(c.token_ids) // 4, len(c.token_ids) // 2) for c in completions]
+        masks = [
+            tuple(i not in own for i in range(len(c.token_ids))) for c, own in zip(completions, given, strict=True)
+        ]
+        assert not all(map(all, masks))
+        completions = [replace(c, mask=mask) for c, mask in zip(completions, masks, strict=True)]
     scores = ours.logprobs(completions, Sampling(), shared_prefix=True)
     mask, new = scores.mask, scores.logprobs.detach()
     old, reference = noisy(new, 0.3, 1), noisy(new, 0.3, 2)
@@ -90,6 +99,8 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, corrected:
         rows = [torch.tensor(getattr(c, field)) for c in completions]
         batch_of_trl[f"{key}_ids"] = pad_sequence(rows, True, 0, side)
         batch_of_trl[f"{key}_mask"] = pad_sequence([torch.ones_like(row) for row in rows], True, 0, side)
+    if turns:
+        batch_of_trl["tool_mask"] = pad_sequence([torch.tensor(c.mask).int() for c in completions], True, 1)
     theirs.model.train()
     ours.model.zero_grad(set_to_none=True)
     expected = theirs._compute_loss(theirs.model, batch_of_trl)

@@ -1,0 +1,66 @@
+"""What the policy is told about a failed attempt: what a developer would see in a terminal.
+
+Never the verdict, the hidden tests or the reference: only what lint, the run and the public tests say.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+from llm_as_judge.answers.code import defining_block
+from llm_as_judge.sandbox.public_test import run_assert
+from llm_as_judge.sandbox.results import CodeResult
+from llm_as_judge.types import Execution, Outcome, Question
+
+RunCode = Callable[..., Awaitable[CodeResult]]
+
+#: Findings, or operators' results, that are named.
+_MOST = 4
+#: Characters of one line.
+_LONGEST = 300
+_ENDS: dict[Outcome, str] = {
+    "raised": "it raised",
+    "timeout": "it took too long",
+    "memory": "it used too much memory",
+    "output_limit": "it printed or returned too much",
+    "budget": "its budget of calls or tokens was used up",
+}
+
+
+async def feedback(execution: Execution, question: Question, run_code: RunCode) -> str:
+    """The message for the policy about an attempt; empty if there is nothing to repair.
+
+    An attempt that ran to an answer is only criticised for operators' results that could not be read, and for the
+    first public test of a code problem that fails. Raises ``InfrastructureError`` if the sandbox fails.
+    """
+    lines = [*_said(execution)]
+    if execution.outcome == "finished" and question.entry_point and question.public_tests:
+        lines += [line async for line in _failed_test(execution.answer or "", question, run_code)]
+    if not lines:
+        return ""
+    listed = "\n".join(f"- {_short(line)}" for line in lines)
+    return f"This workflow failed:\n{listed}\nWrite the whole workflow again without this fault."
+
+
+def _said(execution: Execution) -> Iterator[str]:
+    if execution.outcome == "invalid":
+        fatal = [f"line {finding.line}: {finding.message}" for finding in execution.findings if finding.fatal]
+        yield from fatal[:_MOST] or [execution.error]
+    elif execution.outcome in _ENDS:
+        yield f"{_ENDS[execution.outcome]}: {execution.error}"
+    elif execution.outcome == "finished":
+        unread = [call for call in execution.calls if call.result and not call.parse_ok]
+        yield from (f"{call.name}: {call.error or 'its reply could not be read'}" for call in unread[:_MOST])
+
+
+async def _failed_test(answer: str, question: Question, run_code: RunCode) -> AsyncIterator[str]:
+    source = defining_block(answer, question.entry_point or "")
+    for statement in question.public_tests:
+        result = await run_assert(run_code, source, statement)
+        if not result.passed:
+            got = f"got {result.got}, expected {result.expected}" if result.expected else result.error
+            yield f"the answer fails a public test: {statement}: {got or result.outcome}"
+            return
+
+
+def _short(line: str) -> str:
+    line = " ".join(line.split())
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"

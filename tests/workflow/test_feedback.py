@@ -1,0 +1,60 @@
+"""What the policy is told about a failed attempt, and that it is nothing it may not know."""
+
+from collections.abc import Callable
+
+import pytest
+from helpers.workflows import workflow
+from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
+
+from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.types import Execution, Question
+from llm_as_judge.workflow.feedback import feedback
+
+Told = Callable[..., str]
+CALLS = ("async def __call__(self, problem)", "async def __call__(self, problem, entry_point)")
+
+
+@pytest.fixture
+def told(run: Run, wait: Wait, box: Sandbox) -> Told:
+    """The feedback on a workflow with this body, and its execution's outcome before it."""
+
+    def say(
+        body: str, question: Question = QUESTION, llm: Script | None = None, init: str = "", **settings: int
+    ) -> str:
+        made = init or "self.custom = operator.Custom(self.llm)"
+        execution: Execution = run(
+            workflow(body, init=made, call=CALLS[bool(question.entry_point)]), question, llm, **settings
+        )
+        found: str = wait(feedback(execution, question, box.run_code))
+        return f"{execution.outcome}: {found}"
+
+    return say
+
+
+CUSTOM = "r = await self.custom(input=problem, instruction='solve')\n"
+
+
+def test_it_says_what_a_developer_would_see(told: Told) -> None:
+    assert told(CUSTOM + "return r['response'], 0.0") == "finished: "
+    found = told(CUSTOM + "return r['answer'], 0.0")
+    assert found.startswith("invalid: This workflow failed:\n- line 8: ") and "'answer'" in found
+    assert found.endswith("\nWrite the whole workflow again without this fault.")
+    assert "ZeroDivisionError" in told(CUSTOM + "return str(1 / (len(r['response']) - len(r['response']))), 0.0")
+    assert "budget of calls" in told(CUSTOM * 3 + "return r['response'], 0.0", max_calls=2)
+    unread = told(
+        "r = await self.programmer(problem=problem, analysis='None')\nreturn r['output'], 0.0",
+        llm=Script(by=lambda prompt: "```python\ndef solve(): return 1 / 0\n```"),
+        init="self.programmer = operator.Programmer(self.llm)",
+    )
+    assert unread.startswith("finished: This workflow failed:\n- Programmer: ") and "ZeroDivisionError" in unread
+    long = told(f"raise ValueError('x' * 5000)\n{CUSTOM}return r['response'], 0.0")
+    assert len(long) < 600 and " ... " in long
+
+
+def test_a_public_test_that_fails_is_shown_with_its_values(told: Told) -> None:
+    body = "r = await self.code(problem=problem, entry_point=entry_point, instruction='x')\nreturn r['response'], 0.0"
+    init = "self.code = operator.CustomCodeGenerate(self.llm)"
+    assert told(body, CODE, Script(f"```python\n{SQUARE}\n```"), init) == "finished: "
+    wrong = told(body, CODE, Script(f"```python\n{DOUBLE}\n```"), init)
+    assert "fails a public test: assert f(3) == 9: got 6, expected 9" in wrong
+    assert "SyntaxError" in told(body, CODE, Script("```python\ndef f(x:\n```"), init)
