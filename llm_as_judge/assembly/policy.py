@@ -11,6 +11,7 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.thinking import ThinkingEngine
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer
 from llm_as_judge.rl.checkpoint import latest, step_of
@@ -63,6 +64,9 @@ def load_author(
         engine.check()
     else:
         engine = LocalEngine(policy, policy.tokenizer)
+    if config.generation.thinking:
+        policy.thinking = True
+        engine = ThinkingEngine(engine, policy.tokenizer, config.generation.thinking_tokens)
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
 
 

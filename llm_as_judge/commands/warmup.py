@@ -60,6 +60,8 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     from llm_as_judge.rl.warmup import WarmUp
 
     settings = config.warmup
+    if config.generation.thinking:
+        raise ConfigError("the warm-up's workflows have no thoughts: set generation.thinking to false for it")
     folder = checkpoint_folder(config).with_name(f"{config.output.run_name}_warmup")
     best = checkpoint.latest(folder, progress.say) if resume else None
     if resume and best is None:

@@ -150,6 +150,10 @@ class GenerationConfig(Strict):
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
     engine: Literal["local", "vllm"] = Field("local", description="Engine that samples the workflows.")
+    thinking: bool = Field(
+        False, description="Thoughts before a workflow, for policies whose chat template knows them (Qwen3)."
+    )
+    thinking_tokens: int = Field(1024, gt=0, description="Tokens of thoughts after which they are closed by force.")
 
 
 class DataConfig(Strict):
@@ -327,6 +331,12 @@ class Config(Strict):
     tracking: TrackingConfig = TrackingConfig()
     output: OutputConfig = OutputConfig()
 
+    @model_validator(mode="after")
+    def _consistent(self) -> "Config":
+        if self.generation.thinking and self.workflow.prefill:
+            raise ValueError("generation.thinking needs replies that begin freely: set workflow.prefill to false")
+        return self
+
     #: Entry of ``models.yaml`` for ``model.model_name``.
     _base_model: BaseModelEntry | None = PrivateAttr(None)
 
@@ -340,7 +350,8 @@ class Config(Strict):
     def longest_episode(self) -> int:
         """Most tokens of the policy's longest sequence: a prompt and the turns of an episode."""
         training, repairs = self.training, self.workflow.repairs
-        turns = (1 + repairs) * training.response_max_length + repairs * USER_TURN
+        thoughts = self.generation.thinking_tokens + USER_TURN if self.generation.thinking else 0
+        turns = (1 + repairs) * (thoughts + training.response_max_length) + repairs * USER_TURN
         return training.prompt_max_length + turns
 
     def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:

@@ -144,5 +144,5 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
         "top_p": generation.top_p,
         "top_k": generation.top_k,
         "shuffle_dataset": False,  # the rows are in the order of the configured mixture
-        "chat_template_kwargs": {"enable_thinking": False},
+        "chat_template_kwargs": {"enable_thinking": generation.thinking},
     }

@@ -6,7 +6,7 @@ prepended to the next message.
 
 import functools
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from jinja2 import TemplateError
@@ -18,16 +18,17 @@ from llm_as_judge.types import Completion, Prompt
 Messages = list[dict[str, str]]
 #: Tokens that a user turn leaves to the template and the head of the reply.
 _TEMPLATE = 128
+THOUGHTS_END = "</think>"
 
 
-def chat_ids(tokenizer: Any, prompt: Prompt) -> list[int]:
-    """Token ids up to where the policy begins; thinking is switched off if the template supports that."""
+def chat_ids(tokenizer: Any, prompt: Prompt, thinking: bool = False) -> list[int]:
+    """Token ids up to where the policy begins; without ``thinking`` it is switched off if the template knows it."""
     ids = tokenizer.apply_chat_template(
         messages_for(tokenizer, prompt),
         add_generation_prompt=True,
         tokenize=True,
         return_dict=False,
-        enable_thinking=False,
+        enable_thinking=thinking,
     )
     prefill = tokenizer.encode(prompt.prefill, add_special_tokens=False) if prompt.prefill else ()
     return [int(i) for i in (*ids, *prefill)]
@@ -66,14 +67,14 @@ class UserTurn:
     after: tuple[int, ...]
 
     @classmethod
-    def of(cls, tokenizer: Any, ends: Collection[int]) -> "UserTurn":
+    def of(cls, tokenizer: Any, ends: Collection[int], thinking: bool = False) -> "UserTurn":
         """Raises ``ConfigError`` if the template cannot render a second user message."""
         reply, told = "the first reply", "the second request"
         chat = chat_messages(Prompt("", "the first request", ((("the first request"), reply),)), False, True)
         chat[-1]["content"] = told
         text = ""
         if _renders(tokenizer, chat, [reply, told]):
-            text = _rendered(tokenizer, chat)
+            text = _rendered(tokenizer, chat, thinking)
         if not text:
             raise ConfigError(
                 "workflow.repairs needs a chat template with several turns, which this policy's refuses; set "
@@ -95,9 +96,15 @@ class UserTurn:
         return [*(() if ended else (self.end,)), *self.before, *words, *self.after, *map(int, head)]
 
 
-def _rendered(tokenizer: Any, messages: Messages) -> str:
-    text = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, enable_thinking=False)
-    return str(text)
+def thinks(tokenizer: Any) -> bool:
+    """Whether the chat template knows thoughts, and can be told to leave them out."""
+    asked = [{"role": "user", "content": "a question"}]
+    return _rendered(tokenizer, asked, True) != _rendered(tokenizer, asked, False)
+
+
+def _rendered(tokenizer: Any, messages: Messages, thinking: bool = False) -> str:
+    options = {"add_generation_prompt": True, "tokenize": False, "enable_thinking": thinking}
+    return str(tokenizer.apply_chat_template(messages, **options))
 
 
 def _joined(*texts: str) -> str:
@@ -130,6 +137,20 @@ def completion_of(
     text = text_of(tokenizer, ids[:-1] if stopped else ids)
     reason: Literal["stop", "length"] = "stop" if stopped else "length"
     return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason, version)
+
+
+def joined(completion: Completion, prompt: Sequence[int], turn: Completion) -> Completion:
+    """The episode ``completion`` with a ``turn`` that was sampled after ``prompt``, which begins with the episode."""
+    start = len(completion.prompt_ids)
+    given = len(prompt) - start - len(completion.token_ids)
+    return replace(
+        turn,
+        prompt_ids=completion.prompt_ids,
+        token_ids=(*prompt[start:], *turn.token_ids),
+        logprobs=(*completion.logprobs, *[0.0] * given, *turn.logprobs),
+        mask=(*completion.sampled, *[False] * given, *turn.sampled),
+        prefill=completion.prefill,
+    )
 
 
 def text_of(tokenizer: Any, token_ids: Sequence[int]) -> str:

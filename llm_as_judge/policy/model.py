@@ -84,6 +84,7 @@ class Policy:
         if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
             self.base.set_attn_implementation(ATTENTION)
         self.packed = PackedLinears(self.base)
+        self.thinking = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
         self._user_turn: UserTurn | None = None
         self.model.train()
 
@@ -137,7 +138,7 @@ class Policy:
             raise ConfigError(
                 f"model.model_name={self.config.model_name!r} has no chat template; choose an instruction-tuned model"
             )
-        return chat_ids(self.tokenizer, prompt)
+        return chat_ids(self.tokenizer, prompt, self.thinking)
 
     def told(self, completion: Completion, text: str) -> list[int]:
         """Token ids of ``completion`` and of a user turn with ``text`` after it, up to where the policy begins again.
@@ -145,7 +146,7 @@ class Policy:
         Raises ``ConfigError`` if the chat template has no earlier turns.
         """
         if self._user_turn is None:
-            self._user_turn = UserTurn.of(self.tokenizer, self.eos_token_ids)
+            self._user_turn = UserTurn.of(self.tokenizer, self.eos_token_ids, self.thinking)
         ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
         turn = self._user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
         return [*completion.prompt_ids, *completion.token_ids, *turn]

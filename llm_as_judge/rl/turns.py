@@ -5,8 +5,8 @@ tokenised again. An episode is one sequence, of which the policy's own tokens ar
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from llm_as_judge.policy.chat import joined
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.rollout import Engine
@@ -27,17 +27,3 @@ def next_turns(
     prompts = [policy.told(completion, text) for completion, text in zip(completions, told, strict=True)]
     turns = engine.generate(prompts, 1, sampling=sampling, max_new_tokens=max_new_tokens, seed=seed)
     return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in turns), strict=True)]
-
-
-def joined(completion: Completion, prompt: Sequence[int], turn: Completion) -> Completion:
-    """The episode ``completion`` with a ``turn`` that was sampled after ``prompt``, which begins with the episode."""
-    start = len(completion.prompt_ids)
-    given = len(prompt) - start - len(completion.token_ids)
-    return replace(
-        turn,
-        prompt_ids=completion.prompt_ids,
-        token_ids=(*prompt[start:], *turn.token_ids),
-        logprobs=(*completion.logprobs, *[0.0] * given, *turn.logprobs),
-        mask=(*completion.sampled, *[False] * given, *[True] * len(turn.token_ids)),
-        prefill=completion.prefill,
-    )

@@ -167,7 +167,7 @@ def test_any_earlier_attempt_lowers_the_total() -> None:
         )
         without, more = (told[0](*told[1], runs).total for runs in (tuple(earlier), (*earlier, some_run())))
         assert without is not None and more is not None and more <= without - 0.1 + 1e-9
-    with pytest.raises(ConfigError, match="repair_cost=2 .* lets a wrong answer outscore"):
+    with pytest.raises(ConfigError, match="lets a wrong answer outscore"):
         RewardFunction(RewardConfig(repair_cost=2), repairs=4)
 
 
