@@ -1,14 +1,21 @@
 """What the policy is told about a failed attempt, and that it is nothing it may not know."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from helpers.workflows import workflow
 from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
 
+from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.schema import RewardConfig, SandboxConfig, WorkflowConfig
+from llm_as_judge.judging.judge import OFFICIAL, Judge
+from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.types import Execution, Question
+from llm_as_judge.types import Completion, Execution, Problem, Question, Reference
 from llm_as_judge.workflow.feedback import feedback
+from llm_as_judge.workflow.run import WorkflowRunner
 
 Told = Callable[..., str]
 CALLS = ("async def __call__(self, problem)", "async def __call__(self, problem, entry_point)")
@@ -58,3 +65,38 @@ def test_a_public_test_that_fails_is_shown_with_its_values(told: Told) -> None:
     wrong = told(body, CODE, Script(f"```python\n{DOUBLE}\n```"), init)
     assert "fails a public test: assert f(3) == 9: got 6, expected 9" in wrong
     assert "SyntaxError" in told(body, CODE, Script("```python\ndef f(x:\n```"), init)
+
+
+def test_nothing_of_reference_verdict_or_hidden_tests_is_told(wait: Wait) -> None:
+    """Over all kinds of problem and of failure, through the judge and the reward of a whole rollout."""
+    secret = "zq7391"
+    reference = Reference((secret,), f"def check(f):\n    assert f(5) == '{secret}'")
+    code = replace(CODE, public_tests=("assert f(2) == 4", "assert f(3) == 9"))
+    context = Question("s", "Who wrote it?", "qa", context="It was written by a clerk.", dataset="squad2")
+    letter = Question("m", "Which? A. one B. two", "qa", dataset="mmlu")
+    bodies = (
+        "return r, 0.0", "return (await self.op(input=problem))['nothing'], 0.0", "return str(1 / 0), 0.0",
+        "return (await self.op(input=problem))['answer'], 0.0", "return '', 0.0", "return 'def f(x): return 2 * x', 0.0",
+        "for _ in range(30): await self.op(input=problem)\nreturn 'x', 0.0",
+    )  # fmt: skip
+    told, box = list[str](), Sandbox(SandboxConfig(cpu_seconds=1))
+
+    async def again(completions: Sequence[Completion], texts: Sequence[str]) -> list[Completion]:
+        told.extend(texts)
+        return list(completions)
+
+    runner = WorkflowRunner(Script(by=lambda prompt: "no tags"), box, WorkflowConfig(), EndpointConfig())
+    parts = RolloutParts(runner, Judge(OFFICIAL, None, box), RewardFunction(RewardConfig(), 1), repairs=1)
+    for question in (QUESTION, code, context, letter):
+        calls = "async def __call__(self, problem" + (", entry_point)" if question.entry_point else ")")
+        init = "self.op = operator.AnswerGenerate(self.llm)"
+        endless = ("while True: pass",) if question is QUESTION else ()
+        texts = [workflow(body, init=init, call=calls) for body in (*bodies, *endless)]
+        completions = [Completion(text, (), (), (), "stop", verbatim=True) for text in texts]
+        before = len(told)
+        (group,) = wait(collect([Problem(question, reference)], [completions], parts, again=again))
+        assert not any(rollout.verdict.correct for rollout in group.rollouts) and len(told) >= before + 4
+        assert [len(r.attempts) for r in group.rollouts].count(1) == len(told) - before
+    wait(box.aclose())
+    assert not any(secret in text or "check" in text for text in told)
+    assert any("public test" in text for text in told) and any("too long" in text for text in told)
