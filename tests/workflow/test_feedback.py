@@ -76,7 +76,8 @@ def test_nothing_of_reference_verdict_or_hidden_tests_is_told(wait: Wait) -> Non
     letter = Question("m", "Which? A. one B. two", "qa", dataset="mmlu")
     bodies = (
         "return r, 0.0", "return (await self.op(input=problem))['nothing'], 0.0", "return str(1 / 0), 0.0",
-        "return (await self.op(input=problem))['answer'], 0.0", "return '', 0.0", "return 'def f(x): return 2 * x', 0.0",
+        "return (await self.op(input=problem))['answer'], 0.0", "return '', 0.0",
+        "return 'def f(x): return 2 * x', 0.0",
         "for _ in range(30): await self.op(input=problem)\nreturn 'x', 0.0",
     )  # fmt: skip
     told, box = list[str](), Sandbox(SandboxConfig(cpu_seconds=1))
