@@ -29,7 +29,7 @@ def training_rows(config: Config, count: int | None = None) -> list[dict[str, An
     """``count`` training problems (default: as many as a whole run) in the order of the package's own training.
 
     Raises ``ConfigError`` and ``DataError`` for data or a policy that cannot be read and for hidden tests that pass
-    solutions which do nothing.
+    a function that returns None.
     """
     sampler = open_problems(config, measured=False).sampler
     return _rows(config, sampler.sample(count or config.training.max_steps * config.training.rollout_batch_size))
