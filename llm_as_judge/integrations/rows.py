@@ -11,11 +11,11 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from llm_as_judge.assembly.check import refuse_vacuous
 from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
-from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.data.problems import spread
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.policy.chat import messages_for

@@ -6,7 +6,7 @@ Tests of another style and tests that check nothing are refused. Changed argumen
 import pytest
 from shared_box import SharedBox, shared_box
 
-from llm_as_judge.data.check import prove_tests
+from llm_as_judge.assembly.check import prove_tests
 from llm_as_judge.errors import DataError
 
 STYLES = {
