@@ -11,7 +11,7 @@ from functools import cache
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
 from llm_as_judge.workflow.structure import normalise_code
-from llm_as_judge.workflow.text import answer_key, built, called, class_text
+from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
 #: Draft -> attribute and operator.
 _DRAFTS = {
@@ -20,16 +20,16 @@ _DRAFTS = {
     "program": ("programmer", "Programmer"),
     "code": ("code_generate", "CustomCodeGenerate"),
 }
-#: Ending -> its operators by attribute, and the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
-_ENDINGS = {
+#: Ending -> its operators, and the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
+_ENDINGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "once": (
-        "",
+        (),
         """\
 result = await {draft}
 return result['{field}'], 0.0""",
     ),
     "vote": (
-        "sc_ensemble=ScEnsemble",
+        ("ScEnsemble",),
         """\
 solutions = []
 for i in range(3):
@@ -39,7 +39,7 @@ result = await self.sc_ensemble(solutions=solutions, problem=problem)
 return result['response'], 0.0""",
     ),
     "review": (
-        "review=Review revise=Revise",
+        ("Review", "Revise"),
         """\
 result = await {draft}
 solution = result['{field}']
@@ -50,7 +50,7 @@ if not check['review_result']:
 return solution, 0.0""",
     ),
     "test": (
-        "test=Test",
+        ("Test",),
         """\
 result = await {draft}
 result = await self.test(problem=problem, solution=result['{field}'], entry_point={entry})
@@ -71,13 +71,14 @@ class Shape:
     @property
     def operators(self) -> Mapping[str, str]:
         """Attribute -> operator."""
-        return dict([_DRAFTS[self.draft], *(pair.split("=") for pair in _ENDINGS[self.ending][0].split())])
+        attribute, operator = _DRAFTS[self.draft]
+        return {attribute: operator, **{attribute_of(name): name for name in _ENDINGS[self.ending][0]}}
 
     def body(self, entry: str) -> str:
         """The lines of ``__call__``."""
-        attribute, operator = _DRAFTS[self.draft][0], OPERATORS[_DRAFTS[self.draft][1]]
-        draft = called(attribute, operator, {"entry_point": entry, "instruction": "''"})
-        return _ENDINGS[self.ending][1].format(draft=draft, field=answer_key(operator), entry=entry)
+        attribute, operator = _DRAFTS[self.draft]
+        draft = called(attribute, OPERATORS[operator], {"entry_point": entry, "instruction": "''"})
+        return _ENDINGS[self.ending][1].format(draft=draft, field=answer_key(OPERATORS[operator]), entry=entry)
 
 
 SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in (Shape(d, e) for d in _DRAFTS for e in _ENDINGS)}
