@@ -107,9 +107,9 @@ def check(
     """Judge every problem's own answer; exits with 1 if one is rejected."""
     import asyncio
 
+    from llm_as_judge.assembly.check import GoldReport, check_golds
     from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.data.catalog import DATASETS
-    from llm_as_judge.data.check import GoldReport, check_golds
     from llm_as_judge.data.settings import raw_files, sources_of, splits_there
     from llm_as_judge.sandbox.host import Sandbox
 

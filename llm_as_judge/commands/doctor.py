@@ -289,20 +289,12 @@ def _operators(settings: "Config", problems: int) -> str:
 
 def _single_call(operator: Any, question: Question) -> str:
     """A workflow that calls ``operator`` alone, with two answers for it to improve or to choose from."""
-    from llm_as_judge.operators.catalog import signature
+    from llm_as_judge.workflow.text import built, called, class_text
 
     code = question.domain == "code"
     values = {
         "entry_point": "entry_point" if code else "'solve'", "instruction": "''", "feedback": "'Check it again.'",
         "solution": "'42'", "solutions": "['42', 'none']",
     }  # fmt: skip
-    wanted = [p.name for p in signature(operator).parameters.values() if p.default is p.empty]
-    arguments = ", ".join(f"{name}={values.get(name, 'problem')}" for name in wanted)
-    return f"""\
-class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.called = operator.{operator.NAME}(self.llm)
-
-    async def __call__(self, problem: str{", entry_point: str" if code else ""}):
-        return str(await self.called({arguments})), 0.0"""
+    answer = f"return str(await {called('called', operator, values)}), 0.0"
+    return class_text([built("called", operator.NAME)], answer, code)

@@ -70,7 +70,7 @@ def verdict(
     ``mode`` of the result is split if the solution ran in a process of its own, nonce if the tests do not allow that. A
     solution written to deceive could have forged a weak verdict.
     """
-    from llm_as_judge.data.check import prove_tests
+    from llm_as_judge.assembly.check import prove_tests
 
     solution_text, tests_text = read_source(solution), read_source(tests)
 

@@ -19,15 +19,8 @@ from aiohttp import web
 
 from llm_as_judge.commands.serve_chat import ChatRequest, cut_at, read_request
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
-from llm_as_judge.llm.protocol import (
-    LONGEST_BODY,
-    RequestError,
-    body_of,
-    error_body,
-    errors_as_json,
-    reply_head,
-    usage_of,
-)
+from llm_as_judge.llm import protocol
+from llm_as_judge.llm.protocol import Handler, RequestError, body_of, error_body, reply_head
 from llm_as_judge.solver import Solution, Solver
 from llm_as_judge.types import DOMAINS, Domain
 
@@ -82,26 +75,14 @@ class Endpoint:
     def __post_init__(self) -> None:
         model = self.solver.config.base_model.key
         self.models = {model: self.domain, **{f"{model}:{domain}": domain for domain in DOMAINS}}
-        self.app = web.Application(middlewares=[errors_as_json, self._check_key], client_max_size=LONGEST_BODY)
-        self.app.router.add_post("/v1/chat/completions", self._chat)
-        self.app.router.add_get("/v1/models", self._list)
-        self.app.router.add_get("/health", self._health)
+        self.app = protocol.application(self._chat, self.models, lambda: self.active, self._check_key)
 
     @web.middleware
-    async def _check_key(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def _check_key(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode("utf-8", "replace")
         if self.api_key and request.path != "/health" and not hmac.compare_digest(given, self.api_key.encode()):
             raise RequestError("the API key is missing or wrong; send it as: Authorization: Bearer KEY", 401)
         return await handler(request)
-
-    async def _list(self, _: web.Request) -> web.Response:
-        models = [{"id": name, "object": "model", "created": 0, "owned_by": "llm-as-judge"} for name in self.models]
-        return web.json_response({"object": "list", "data": models})
-
-    async def _health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "models": list(self.models), "active": self.active})
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
         request = read_request(await body_of(http), self.models)
@@ -110,7 +91,7 @@ class Endpoint:
                 return await self._stream(http, request)
             solutions = await _all([self._solve(request, i) for i in range(request.n)])
         choices = [_choice(i, solution, request) for i, solution in enumerate(solutions)]
-        return web.json_response({**reply_head(request.model), "choices": choices, "usage": _usage(solutions)})
+        return protocol.reply(request.model, choices, *_tokens(solutions))
 
     @contextmanager
     def _reserved(self, count: int) -> Iterator[None]:
@@ -168,7 +149,7 @@ class Endpoint:
         try:
             solutions = await _all([answered(i) for i in range(request.n)])
             if request.usage:
-                await send({**head, "choices": [], "usage": _usage(solutions)})
+                await send({**head, "choices": [], "usage": protocol.usage_of(*_tokens(solutions))})
             await response.write(b"data: [DONE]\n\n")
         except RequestError as error:
             await send(error_body(error.status, str(error)))
@@ -213,6 +194,7 @@ def _choice(index: int, solution: Solution, request: ChatRequest) -> dict[str, A
     return {"index": index, "message": message, "finish_reason": "stop", "logprobs": None, "workflow": workflow}
 
 
-def _usage(solutions: Sequence[Solution]) -> dict[str, int]:
-    """Tokens of policy and executor together."""
-    return usage_of(*map(sum, zip(*(solution.tokens() for solution in solutions), strict=True)))
+def _tokens(solutions: Sequence[Solution]) -> tuple[int, int]:
+    """Tokens that policy and executor together read and wrote."""
+    read, written = zip(*(solution.tokens() for solution in solutions), strict=True)
+    return sum(read), sum(written)

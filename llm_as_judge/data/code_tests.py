@@ -1,6 +1,6 @@
 """Checks of a code problem's tests when the problem is read, before any solution is judged.
 
-Whether the tests also pass a function that does nothing is found by running them (``data.check``).
+Whether the tests also pass a function that does nothing is found by running them (``assembly.check``).
 """
 
 import ast

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 from llm_as_judge.config.registry import did_you_mean
@@ -161,4 +162,10 @@ def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
 
 def asked(problem: Problem) -> str:
     """The question, without spaces and case."""
-    return " ".join(f"{problem.question.statement} {problem.question.entry_point or ''}".split()).casefold()
+    return words_of(f"{problem.question.statement} {problem.question.entry_point or ''}")
+
+
+@lru_cache(4096)
+def words_of(text: str) -> str:
+    """The words of a problem, equal in copies of it, which may have several ids."""
+    return " ".join(text.split()).casefold()

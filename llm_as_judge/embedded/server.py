@@ -20,17 +20,8 @@ from pydantic import Field
 
 from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm.protocol import (
-    LONGEST_BODY,
-    Body,
-    Message,
-    RequestError,
-    body_of,
-    checked,
-    errors_as_json,
-    reply_head,
-    usage_of,
-)
+from llm_as_judge.llm import protocol
+from llm_as_judge.llm.protocol import Body, Message, RequestError, body_of, checked
 
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
@@ -148,8 +139,7 @@ class Service:
             }
             for i, r in enumerate(requests)
         ]
-        usage = usage_of(len(requests[0].prompt), sum(len(r.output) for r in requests))
-        return web.json_response({**reply_head(self.model), "choices": choices, "usage": usage})
+        return protocol.reply(self.model, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
 
     async def lease(self, http: web.Request) -> web.StreamResponse:
         """Holds the connection of a run open until the run or this server ends."""
@@ -175,19 +165,10 @@ class Service:
     async def end_leases(self, _: web.Application) -> None:
         self._closing = True
 
-    async def models(self, _: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
-
-    async def health(self, _: web.Request) -> web.Response:
-        return web.json_response({"status": "ok", "model": self.model, "active": len(self.batcher.engine.active)})
-
 
 def application(folder: Path = EXECUTOR, unused_s: float | None = None) -> web.Application:
     service = Service(folder, unused_s=unused_s)
-    app = web.Application(middlewares=[errors_as_json], client_max_size=LONGEST_BODY)
-    app.router.add_post("/v1/chat/completions", service.chat)
-    app.router.add_get("/v1/models", service.models)
-    app.router.add_get("/health", service.health)
+    app = protocol.application(service.chat, [service.model], lambda: len(service.batcher.engine.active))
     app.router.add_get("/lease", service.lease)
     app.on_startup.append(service.await_first_lease)
     app.on_shutdown.append(service.end_leases)

@@ -27,6 +27,7 @@ from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import CodeResult
 from llm_as_judge.types import Domain, Problem, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
+from llm_as_judge.workflow.text import class_text
 
 #: Temperature of the executor.
 TEMPERATURE = 0.7
@@ -109,13 +110,7 @@ def constant_author(answers: Mapping[str, str]) -> Given:
     """Writes workflows that answer with the constant of the question's dataset, empty for an unknown one."""
 
     def source(question: Question) -> str:
-        parameters = "problem: str, entry_point: str" if question.domain == "code" else "problem: str"
-        return (
-            "class Workflow:\n"
-            "    def __init__(self, name: str, llm_config, dataset):\n"
-            "        self.llm = create_llm_instance(llm_config)\n\n"
-            f"    async def __call__(self, {parameters}):\n"
-            f"        return {answers.get(question.dataset, '')!r}, 0.0\n"
-        )
+        answer = answers.get(question.dataset, "")
+        return class_text([], f"return {answer!r}, 0.0", question.domain == "code")
 
     return Given(source)

@@ -11,11 +11,11 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from llm_as_judge.assembly.check import refuse_vacuous
 from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.benchmarks.custom import to_record
-from llm_as_judge.data.check import refuse_vacuous
 from llm_as_judge.data.problems import spread
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.policy.chat import messages_for
@@ -29,7 +29,7 @@ def training_rows(config: Config, count: int | None = None) -> list[dict[str, An
     """``count`` training problems (default: as many as a whole run) in the order of the package's own training.
 
     Raises ``ConfigError`` and ``DataError`` for data or a policy that cannot be read and for hidden tests that pass
-    solutions which do nothing.
+    a function that returns None.
     """
     sampler = open_problems(config, measured=False).sampler
     return _rows(config, sampler.sample(count or config.training.max_steps * config.training.rollout_batch_size))

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 logger = logging.getLogger(__name__)
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 #: Maximum size of a request in bytes.
 LONGEST_BODY = 1 << 20
 
@@ -110,6 +111,29 @@ async def body_of(http: web.Request) -> dict[str, Any]:
     return body
 
 
+def application(chat: Handler, models: Iterable[str], active: Callable[[], int], *more: Any) -> web.Application:
+    """The routes that both servers have; ``active`` counts requests in progress, ``more`` are middlewares."""
+    names = list(models)
+    known = [{"id": name, "object": "model", "created": 0, "owned_by": "llm-as-judge"} for name in names]
+
+    async def list_models(_: web.Request) -> web.Response:
+        return web.json_response({"object": "list", "data": known})
+
+    async def health(_: web.Request) -> web.Response:
+        return web.json_response({"status": "ok", "models": names, "active": active()})
+
+    app = web.Application(middlewares=[errors_as_json, *more], client_max_size=LONGEST_BODY)
+    app.router.add_post("/v1/chat/completions", chat)
+    app.router.add_get("/v1/models", list_models)
+    app.router.add_get("/health", health)
+    return app
+
+
+def reply(model: str, choices: Sequence[Mapping[str, Any]], prompt: int, completion: int) -> web.Response:
+    """A whole reply, with its numbers of tokens."""
+    return web.json_response({**reply_head(model), "choices": choices, "usage": usage_of(prompt, completion)})
+
+
 def reply_head(model: str, kind: str = "chat.completion") -> dict[str, Any]:
     """The fields that a reply and each part of a stream begin with."""
     return {"id": f"chatcmpl-{uuid.uuid4().hex[:16]}", "object": kind, "created": int(time.time()), "model": model}
@@ -130,9 +154,7 @@ def error_response(status: int, message: str) -> web.Response:
 
 
 @web.middleware
-async def errors_as_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Report every failure before the response has begun in the protocol's format."""
     try:
         return await handler(request)

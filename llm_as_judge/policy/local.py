@@ -2,8 +2,7 @@
 
 The common beginning of all prompts is prefilled once, the rest of each prompt once; neither is copied for each member
 of a group: a decoding step attends to three caches (common, per prompt, per sequence). Finished sequences leave the
-batch. Only plain full attention is supported: other models are refused, by their configuration and by comparing a few
-sampled tokens with the model's own forward pass.
+batch. Only the model types of ``policy.shareable`` are supported, and only while they compute plain full attention.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +14,6 @@ from transformers import AttentionInterface
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.chat import completion_of
-from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
@@ -29,9 +27,6 @@ ATTENTION = "llm_as_judge_shared_prefix_decode"
 #: Rows are repacked when at most this share of them is still running.
 REPACK_BELOW = 0.75
 
-#: Real text: after random tokens every continuation is unlikely, and rounding changes its log-prob a lot.
-_CHECK_PROMPTS = ("Write a Python class", "Write a Python function that adds two numbers.", "Write a Python")
-
 
 class LocalEngine:
     """Samples with the policy's current weights. Raises ``ConfigError`` for models that it does not support."""
@@ -41,7 +36,6 @@ class LocalEngine:
         self._tokenizer = tokenizer
         self.version = 0
         refuse(policy.base.config)
-        self._check()
 
     def sync(self, policy: object, version: int) -> None:
         """Records the version; the weights are the trainer's own."""
@@ -82,27 +76,6 @@ class LocalEngine:
                     if on_completion is not None:
                         on_completion(place, member, completion)
         return [[found[place, member] for member in range(n)] for place in range(len(prompts))]
-
-    def _check(self) -> None:
-        """Compares log-probs of a few sampled tokens with the model's own forward pass.
-
-        Some models compute attention without transformers' interface, or with a bias, a cap or sinks that
-        ``decode_attention`` does not have. Raises ``ConfigError``.
-        """
-        base = self._policy.base
-        name, most = base.config.model_type, tolerance(base.dtype)
-        prompts = [[int(i) for i in self._tokenizer.encode(text)] for text in _CHECK_PROMPTS]
-        with explained(f"generation.engine=local cannot decode {name}", "set generation.engine=vllm"):
-            groups = self.generate(prompts, 4, max_new_tokens=6)
-            with self._policy.generation_weights(), torch.inference_mode():
-                sampled = [c for group in groups for c in group]
-                own = torch.cat([plain_logprobs(base, c) for c in sampled])
-                worst = apart(torch.tensor([p for c in sampled for p in c.logprobs]), own, base.dtype)
-        if not worst <= most:  # not >, so that NaN fails
-            raise ConfigError(
-                f"generation.engine=local would sample {name} wrongly: its log-probabilities are {worst:.1e} "
-                f"nats off those of the model's own forward pass (at most {most:g}); set generation.engine=vllm"
-            )
 
     def _decode(
         self, base: Any, prompts: list[list[int]], n: int, sampling: Sampling, noise: torch.Generator, most: int

@@ -33,7 +33,7 @@ from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtyp
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
-from llm_as_judge.policy.shareable import why_not, why_not_positions
+from llm_as_judge.policy.shareable import TESTED, why_not, why_not_positions
 from llm_as_judge.policy.weights import end_ids, let_others_read, load_model
 from llm_as_judge.types import Completion, Prompt
 
@@ -80,8 +80,8 @@ class Policy:
             else:
                 self.base.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
             self.base.enable_input_require_grads()
-        # Computes plain attention unless a forward pass brings a prefix tree.
-        if self.base.config._attn_implementation == "sdpa" and self.base._can_set_attn_implementation():
+        if self.base.config.get_text_config().model_type in TESTED:
+            # Computes plain attention unless a forward pass brings a prefix tree.
             self.base.set_attn_implementation(ATTENTION)
         self.packed = PackedLinears(self.base)
         self.thinking = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
@@ -212,10 +212,7 @@ class Policy:
 
     def why_no_tree(self, longest: int = 0) -> str:
         """Reason why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty if they can."""
-        config = self.base.config
-        if config._attn_implementation != ATTENTION:
-            return f"{config.model_type} uses attention {config._attn_implementation!r}, which has no shared prefixes"
-        return why_not(config.get_text_config(), self.config.lora_dropout, longest)
+        return why_not(self.base.config.get_text_config(), self.config.lora_dropout, longest)
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:

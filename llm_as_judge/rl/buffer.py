@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import BufferConfig
+from llm_as_judge.data.problems import words_of
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain, Group, Question
 from llm_as_judge.workflow.lint.check import lint
@@ -68,8 +68,8 @@ class ExperienceBuffer:
         """
         if not experience.reward >= self.config.reward_threshold:  # also refuses nan
             return False
-        entries, same = self._entries[experience.domain], (experience.digest, _problem_key(experience.problem_text))
-        rivals = [e for e in entries if (e.digest, _problem_key(e.problem_text)) == same]
+        entries, same = self._entries[experience.domain], (experience.digest, words_of(experience.problem_text))
+        rivals = [e for e in entries if (e.digest, words_of(e.problem_text)) == same]
         if not rivals:
             alike = [e for e in entries if e.shape == experience.shape]
             if len(alike) >= self._per_shape:
@@ -103,10 +103,10 @@ class ExperienceBuffer:
 
         One per problem, and never one of the problem asked for, by id or by text.
         """
-        own = _problem_key(text)
+        own = words_of(text)
         best: dict[str, Experience] = {}
         for entry in sorted(self._entries[domain], key=lambda e: (-e.reward, -e.step)):
-            if entry.problem_id != problem_id and (problem := _problem_key(entry.problem_text)) != own:
+            if entry.problem_id != problem_id and (problem := words_of(entry.problem_text)) != own:
                 best.setdefault(problem, entry)
         if not best or self.config.top_k < 1:
             return []
@@ -148,9 +148,3 @@ def _loaded(kept: Mapping[str, Any]) -> Experience:
         return Experience(**kept)
     facts = lint(kept["workflow"])  # an older checkpoint, which has no facts
     return Experience(**kept, shape=facts.shape, digest=facts.digest)
-
-
-@lru_cache(4096)
-def _problem_key(text: str) -> str:
-    """A problem by its words, because the same one may have several ids."""
-    return " ".join(text.split()).casefold()

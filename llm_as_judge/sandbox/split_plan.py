@@ -17,12 +17,8 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 
 _BUILTINS = frozenset(dir(builtins))
-_GIVEN = ("__name__", "__file__")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_IMPORTS = (ast.Import, ast.ImportFrom)
-#: What runs tests of another style than asserts.
-_RUNNERS = ("pytest", "unittest")
-_CURE = "write the tests as asserts, or as asserts in check(candidate)"
+_GIVEN = ("__name__", "__file__")
 #: Names that show that tests look beyond values: at output, at the function itself, into modules.
 _BEYOND_VALUES = frozenset(("stdout", "stderr", "redirect_stdout", "redirect_stderr", "mock", "patch", "inspect"))
 
@@ -53,8 +49,7 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     if not tests.strip():
         raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
     try:
-        tree = quiet_parse(tests)
-        found = _Tests(tree, entry_point)
+        found = _Tests([*ast.walk(quiet_parse(tests))], entry_point)
         bound, loaded = names_of(tests)
         unbound = loaded - bound - names_of(prelude)[0] - {entry_point, *_GIVEN} - _BUILTINS
     except SyntaxError as error:
@@ -62,7 +57,7 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     modules = unbound & sys.stdlib_module_names
     unknown = ", ".join(sorted(unbound - modules))
     obstacle = f"the tests use {unknown} of the solution" if unknown else found.obstacle()
-    numpy = any("numpy" in mentioned([node]) for node in found.nodes if isinstance(node, _IMPORTS))
+    numpy = any("numpy" in mentioned([node]) for node in found.nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
     how = SplitPlan(obstacle, tuple(sorted(modules)), found.look_at_changes(), numpy)
     how.refuse_numpy(obstacle)
     return how
@@ -75,36 +70,29 @@ class _Tests:
     it returned or of a part of that.
     """
 
-    def __init__(self, tree: ast.Module, entry_point: str) -> None:
-        self.nodes = list(ast.walk(tree))
+    def __init__(self, nodes: list[ast.AST], entry_point: str) -> None:
+        self.nodes = nodes
         check = next((n for n in self.nodes if isinstance(n, ast.FunctionDef) and n.name == "check"), None)
         arguments = [a.arg for a in check.args.args[:1]] if check and entry_point != "check" else []
         if check and entry_point != "check" and not arguments:
             raise DataError("check must take the function to test: def check(candidate)")
         if not {entry_point, *arguments} & mentioned(self.nodes):
             raise DataError(f"the tests of {entry_point!r} never use it: they would pass anything")
-        self._refuse_other_styles(tree, entry_point)
+        self._refuse_uncalled(entry_point)
         self.candidates = _closure({entry_point, *arguments}, self._forwarding)
         self.returned = _closure(set(), self._bound_to_results)
 
-    def _refuse_other_styles(self, tree: ast.Module, entry_point: str) -> None:
-        """Refuse tests for a runner: its imports, and functions that test and that only a runner would call."""
-        for node in self.nodes:
-            if isinstance(node, _IMPORTS) and (used := mentioned([node]) & {*_RUNNERS}):
+    def _refuse_uncalled(self, entry_point: str) -> None:
+        """Refuse functions that test and that only a runner (pytest, unittest) would call."""
+        called = {"check", *mentioned(self.nodes)}
+        for function in (node for node in self.nodes if isinstance(node, _FUNCTIONS)):
+            name, body = function.name, [*ast.walk(function)]
+            tests = entry_point in mentioned(body) or any(isinstance(node, ast.Assert) for node in body)
+            if tests and name not in called and not name.startswith("__"):
                 raise DataError(
-                    f"line {node.lineno} of the tests imports {min(used)}, which the sandbox lacks: {_CURE}"
+                    f"line {function.lineno} of the tests: nothing calls {name}; write the tests as asserts, or as "
+                    "asserts in check(candidate)"
                 )
-        functions = [node for node in self.nodes if isinstance(node, _FUNCTIONS)]
-        by_name = {"check", *(f.name for f in functions if f.name.startswith("__"))}
-
-        def called(names: set[str]) -> Iterable[str]:
-            return mentioned(n for f in functions if f.name in names for n in _executed(f.body))
-
-        running = _closure(by_name | mentioned(_executed(tree.body)), called)
-        for function in sorted(functions, key=lambda f: f.lineno):
-            body = [*ast.walk(function)] if function.name not in running else []
-            if entry_point in mentioned(body) or any(isinstance(n, ast.Assert) for n in body):
-                raise DataError(f"line {function.lineno} of the tests: nothing calls {function.name}; {_CURE}")
 
     def calls(self, node: ast.AST | None, names: set[str] | None = None) -> bool:
         """Whether ``node`` is a call of the function."""
@@ -200,14 +188,6 @@ def _closure(names: set[str], more: Callable[[set[str]], Iterable[str]]) -> set[
     while found := set(more(names)) - names:
         names = names | found
     return names
-
-
-def _executed(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Nodes that run when ``body`` does: all but the bodies of its functions."""
-    todo = list(body)
-    for node in todo:
-        yield node
-        todo += [*node.decorator_list, node.args] if isinstance(node, _FUNCTIONS) else ast.iter_child_nodes(node)
 
 
 def _compares_identities(node: ast.Compare) -> bool:

@@ -4,12 +4,12 @@ Lint and the sandbox enforce the rules: a workflow that follows them passes lint
 violates one of them (``tests/workflow/test_contract.py`` checks both).
 """
 
-import re
 import sys
 from typing import Any
 
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
+from llm_as_judge.workflow import text
 
 FULL_SYSTEM = """\
 Write a workflow: a Python class that solves a problem by calling operators, which ask a language model or run code.
@@ -47,11 +47,7 @@ RULES = (
     "Constants, helper functions, methods and classes of your own may stand beside these.",
 )
 #: The fixed beginning of every workflow, with which a prompt may end.
-CLASS_HEAD = """\
-class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self."""
+CLASS_HEAD = text.CLASS_HEAD + "        self."
 #: The same for the short prompt. The policy first says what is asked, so that its choice of operators can depend on the
 #: sentence before. SmolLM2 otherwise chose by domain alone (docs/reports/pretrained.md).
 ASKED_HEAD = CLASS_HEAD.removesuffix("self.") + "# Asked: "
@@ -89,7 +85,7 @@ def skeleton(operators: Operators) -> str:
     """A whole workflow of one call: AnswerGenerate or Custom if they are allowed, else the first operator."""
     preferred = [name for name in ("AnswerGenerate", "Custom") if name in operators]
     operator = operators[preferred[0]] if preferred else next(iter(operators.values()))
-    attribute = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operator.NAME).lower()
+    attribute = text.attribute_of(operator.NAME)
     arguments, problem = [], "problem"
     for parameter in catalog.signature(operator).parameters.values():
         if parameter.default is not parameter.empty:
@@ -101,12 +97,5 @@ def skeleton(operators: Operators) -> str:
             problem = "''"  # only the first text is the problem
     texts = [key for key, kind in operator.RESULT.items() if kind is str]
     answer = f'result["{texts[-1]}"]' if texts else f'str(result["{next(iter(operator.RESULT))}"])'
-    return f"""\
-class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.{attribute} = operator.{operator.NAME}(self.llm)
-
-    async def __call__(self, problem: str):
-        result = await self.{attribute}({", ".join(arguments)})
-        return {answer}, 0.0"""
+    called = f"self.{attribute}({', '.join(arguments)})"
+    return text.class_text([text.built(attribute, operator.NAME)], f"result = await {called}\nreturn {answer}, 0.0")

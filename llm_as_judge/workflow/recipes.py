@@ -9,12 +9,13 @@ idioms may vary with the generator, the order of calls does not.
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from random import Random
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
+from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
 _DRAFTS: dict[Domain, tuple[str, ...]] = {
     "math": ("Custom", "AnswerGenerate", "Programmer"),
@@ -25,19 +26,6 @@ _AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
     "math": ((), ("Format",), ("Review",), ("Review", "Format")),
     "code": ((), ("Test",), ("Review",), ("Review", "Test"), ("Test", "Review")),
     "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
-}
-_DRAFT_AND = "problem=problem, solution={answer}"
-_ARGUMENTS: Mapping[str, str] = {
-    "Custom": "input=problem, instruction={instruction}",
-    "AnswerGenerate": "input=problem",
-    "Programmer": "problem=problem, analysis='None'",
-    "CustomCodeGenerate": "problem=problem, entry_point=entry_point, instruction={instruction}",
-    "ScEnsemble": "solutions={drafts}, problem=problem",
-    "MdEnsemble": "solutions={drafts}, problem=problem",
-    "Format": _DRAFT_AND,
-    "Review": _DRAFT_AND,
-    "Revise": _DRAFT_AND + ", feedback=review['feedback']",
-    "Test": _DRAFT_AND + ", entry_point=entry_point",
 }
 #: Idioms: two for one draft, two for several, one for an early end.
 _ONE = (
@@ -75,17 +63,18 @@ _INSTRUCTIONS: dict[Domain, tuple[str, ...]] = {
         "Choose the best answer and give nothing else.",
     ),
 }
+#: Attributes of operators, in addition to their own name.
 _ATTRIBUTES = {
-    "Custom": ("custom", "ask", "model"),
-    "AnswerGenerate": ("answer_generate", "answerer", "solver"),
-    "Programmer": ("programmer", "calculate"),
-    "CustomCodeGenerate": ("custom_code_generate", "coder", "code_generate"),
-    "ScEnsemble": ("sc_ensemble", "vote", "ensemble"),
-    "MdEnsemble": ("md_ensemble", "elect"),
-    "Format": ("format", "formatter"),
-    "Review": ("review", "critic"),
-    "Revise": ("revise", "editor"),
-    "Test": ("test", "tester"),
+    "Custom": ("ask", "model"),
+    "AnswerGenerate": ("answerer", "solver"),
+    "Programmer": ("calculate",),
+    "CustomCodeGenerate": ("coder", "code_generate"),
+    "ScEnsemble": ("vote", "ensemble"),
+    "MdEnsemble": ("elect",),
+    "Format": ("formatter",),
+    "Review": ("critic",),
+    "Revise": ("editor",),
+    "Test": ("tester",),
 }
 _ANSWERS = ("answer", "solution", "result", "final")
 _SEVERAL_DRAFTS = ("drafts", "solutions", "candidates")
@@ -164,21 +153,24 @@ def write(
     vary = rng.random() < varied
     attribute = {}
     for name in recipe.operators:
-        plain, *others = _ATTRIBUTES[name]
-        attribute[name] = plain if not vary or rng.random() < _NAMED_ALIKE else rng.choice(others)
+        alike = not vary or rng.random() < _NAMED_ALIKE
+        attribute[name] = attribute_of(name) if alike else rng.choice(_ATTRIBUTES[name])
     answer, drafts = (rng.choice(names) if vary else names[0] for names in (_ANSWERS, _SEVERAL_DRAFTS))
     instruction = repr(_INSTRUCTIONS[domain][0] if one_instruction else rng.choice(_INSTRUCTIONS[domain]))
 
     def call(name: str) -> str:
-        arguments = _ARGUMENTS[name].format(instruction=instruction, answer=answer, drafts=drafts)
-        return f"self.{attribute[name]}({arguments})"
+        values = {
+            "instruction": instruction, "analysis": "'None'", "solution": answer, "solutions": drafts,
+            "entry_point": "entry_point", "feedback": "review['feedback']",
+        }  # fmt: skip
+        return called(attribute[name], OPERATORS[name], values)
 
     def taken(name: str) -> str:
-        return f"{answer} = (await {call(name)})['{_key(name)}']"
+        return f"{answer} = (await {call(name)})['{answer_key(OPERATORS[name])}']"
 
     idioms = _ONE if recipe.samples == 1 else (_EARLY_END,) if recipe.early_end else _SEVERAL
     idiom = idioms[len(idioms) > 1 and vary and rng.random() < 0.5]
-    key = _key(recipe.draft)
+    key = answer_key(OPERATORS[recipe.draft])
     parts = [idiom.format(answer=answer, drafts=drafts, draft=call(recipe.draft), key=key, samples=recipe.samples)]
     if recipe.early_end:
         drafts = "[first, second, third]"
@@ -189,22 +181,9 @@ def write(
             parts.append(f"review = await {call('Review')}\nif not review['review_result']:\n    {taken('Revise')}")
         else:
             parts.append(taken(step))
-    body = [line for part in parts for line in part.splitlines()]
-    imports = ["import asyncio"] if any("asyncio" in line for line in body) else []
-    return "\n".join(
-        (
-            *([*imports, ""] if imports and not class_first else []),
-            "class Workflow:",
-            "    def __init__(self, name: str, llm_config, dataset):",
-            "        self.llm = create_llm_instance(llm_config)",
-            *(f"        self.{attribute[name]} = operator.{name}(self.llm)" for name in recipe.operators),
-            "",
-            f"    async def __call__(self, problem: str{', entry_point: str' if domain == 'code' else ''}):",
-            *(f"        {line}" for line in [*(imports if class_first else []), *body, f"return {answer}, 0.0"]),
-        )
-    )
-
-
-def _key(operator: str) -> str:
-    """The key of the answer, which is the last of a result."""
-    return str(list(OPERATORS[operator].RESULT)[-1])
+    parts.append(f"return {answer}, 0.0")
+    imported = any("asyncio" in part for part in parts)
+    if imported and class_first:
+        parts.insert(0, "import asyncio")
+    text = class_text((built(attribute[name], name) for name in recipe.operators), "\n".join(parts), domain == "code")
+    return f"import asyncio\n\n{text}" if imported and not class_first else text

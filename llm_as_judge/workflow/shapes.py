@@ -8,30 +8,28 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Domain
 from llm_as_judge.workflow.structure import normalise_code
+from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
-#: Draft -> its operator by attribute, the call, and the field of the result; ``{entry}`` is the entry point.
+#: Draft -> attribute and operator.
 _DRAFTS = {
-    "direct": ("custom=Custom", "self.custom(input=problem, instruction='')", "response"),
-    "answer": ("answer_generate=AnswerGenerate", "self.answer_generate(input=problem)", "answer"),
-    "program": ("programmer=Programmer", "self.programmer(problem=problem)", "output"),
-    "code": (
-        "code_generate=CustomCodeGenerate",
-        "self.code_generate(problem=problem, entry_point={entry}, instruction='')",
-        "response",
-    ),
+    "direct": ("custom", "Custom"),
+    "answer": ("answer_generate", "AnswerGenerate"),
+    "program": ("programmer", "Programmer"),
+    "code": ("code_generate", "CustomCodeGenerate"),
 }
-#: Ending -> its operators by attribute, and the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
-_ENDINGS = {
+#: Ending -> its operators, and the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
+_ENDINGS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "once": (
-        "",
+        (),
         """\
 result = await {draft}
 return result['{field}'], 0.0""",
     ),
     "vote": (
-        "sc_ensemble=ScEnsemble",
+        ("ScEnsemble",),
         """\
 solutions = []
 for i in range(3):
@@ -41,7 +39,7 @@ result = await self.sc_ensemble(solutions=solutions, problem=problem)
 return result['response'], 0.0""",
     ),
     "review": (
-        "review=Review revise=Revise",
+        ("Review", "Revise"),
         """\
 result = await {draft}
 solution = result['{field}']
@@ -52,7 +50,7 @@ if not check['review_result']:
 return solution, 0.0""",
     ),
     "test": (
-        "test=Test",
+        ("Test",),
         """\
 result = await {draft}
 result = await self.test(problem=problem, solution=result['{field}'], entry_point={entry})
@@ -73,13 +71,14 @@ class Shape:
     @property
     def operators(self) -> Mapping[str, str]:
         """Attribute -> operator."""
-        pairs = f"{_DRAFTS[self.draft][0]} {_ENDINGS[self.ending][0]}".split()
-        return dict(pair.split("=") for pair in pairs)
+        attribute, operator = _DRAFTS[self.draft]
+        return {attribute: operator, **{attribute_of(name): name for name in _ENDINGS[self.ending][0]}}
 
     def body(self, entry: str) -> str:
         """The lines of ``__call__``."""
-        _, draft, field = _DRAFTS[self.draft]
-        return _ENDINGS[self.ending][1].format(draft=draft.format(entry=entry), field=field, entry=entry)
+        attribute, operator = _DRAFTS[self.draft]
+        draft = called(attribute, OPERATORS[operator], {"entry_point": entry, "instruction": "''"})
+        return _ENDINGS[self.ending][1].format(draft=draft, field=answer_key(OPERATORS[operator]), entry=entry)
 
 
 SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in (Shape(d, e) for d in _DRAFTS for e in _ENDINGS)}
@@ -92,22 +91,9 @@ def shapes_of(operators: Collection[str]) -> list[str]:
 
 def workflow(shape: Shape, domain: Domain) -> str:
     """The shape as a workflow for problems of ``domain``."""
-    entry = "entry_point" if domain == "code" else "'solve'"
-    parameters = "problem: str, entry_point: str" if domain == "code" else "problem: str"
-    drafting, *ending = [f"        self.{name} = operator.{built}(self.llm)" for name, built in shape.operators.items()]
-    lines = [
-        "class Workflow:",
-        "    def __init__(self, name: str, llm_config, dataset):",
-        "        self.llm = create_llm_instance(llm_config)",
-        f"        # {domain}: {shape.draft}",
-        drafting,
-        f"        # {shape.ending}",
-        *ending,
-        "",
-        f"    async def __call__(self, {parameters}):",
-        *(f"        {line}" for line in shape.body(entry).splitlines()),
-    ]
-    return "\n".join(lines)
+    drafting, *ending = (built(attribute, operator) for attribute, operator in shape.operators.items())
+    setup = [f"# {domain}: {shape.draft}", drafting, f"# {shape.ending}", *ending]
+    return class_text(setup, shape.body("entry_point" if domain == "code" else "'solve'"), domain == "code")
 
 
 def name_of(source: str, domain: Domain) -> str:

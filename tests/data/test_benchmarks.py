@@ -14,10 +14,10 @@ from helpers.benchmarks import benchmark
 from helpers.samples import hub_record, write_lines
 
 from llm_as_judge.answers.equivalence import matches
+from llm_as_judge.assembly.check import GoldReport, check_golds
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data.benchmarks import custom, gsm8k, humaneval, math, mbpp, mmlu, squad2
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.data.check import GoldReport, check_golds
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.reading import files_in, read

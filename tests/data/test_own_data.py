@@ -23,6 +23,7 @@ from llm_as_judge.types import DOMAINS, Problem
 MATHS = {"problem": "1 + 1?", "answer": "2", "type": "math"}
 CODE = {"problem": "Add.", "type": "code", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]}
 CHECK = "def check(candidate):\n    "
+UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(add(1, 2), 3)"
 
 
 def written(folder: Path, *records: Any, name: str = "own.jsonl") -> Path:
@@ -97,7 +98,7 @@ def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_pat
         ({**CODE, "tests": ["assert add('\0', 2) == 3"]}, "'tests' is not Python"),
         ({**CODE, "tests": ["assert add(" + "(" * 5000]}, "'tests' is not Python"),
         ({**CODE, "tests": "def test_add():\n    assert add(1, 2) == 3"}, "write the tests as asserts"),
-        ({**CODE, "tests": "import unittest\nassert add(1, 2)"}, "line 1 of the tests imports unittest"),
+        ({**CODE, "tests": UNITTEST}, "line 3 of the tests: nothing calls test_a"),
         ({**CODE, "tests": []}, "a code problem needs 'tests'"),
         ({**CODE, "prelude": "import ("}, "'prelude' is not Python"),
         ({**CODE, "public_tests": ["assert add(1, 2) == 3; assert add(1, 1) == 2"]}, "single asserts on add"),

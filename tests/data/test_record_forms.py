@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from llm_as_judge.assembly.check import check_golds
 from llm_as_judge.config.schema import SandboxConfig
-from llm_as_judge.data.check import check_golds
 from llm_as_judge.data.problems import measured_problems, read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import Sandbox

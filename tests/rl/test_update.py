@@ -113,7 +113,7 @@ def test_a_wrong_tree_is_replaced_unless_it_is_forced(
     )
     found = update(fresh(), completions)
     assert found[0] == expected[0] and all(torch.equal(a, b) for a, b in zip(found[1], expected[1], strict=True))
-    assert "prefixes are not shared: on the first batch" in caplog.text
+    assert "prefixes are not shared: qwen2 cannot be trained with shared prefixes" in caplog.text
     with pytest.raises(ConfigError, match=r"shared_prefix=false"):
         update(fresh(), completions, shared_prefix=True)
 

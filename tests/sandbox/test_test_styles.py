@@ -6,7 +6,7 @@ Tests of another style and tests that check nothing are refused. Changed argumen
 import pytest
 from shared_box import SharedBox, shared_box
 
-from llm_as_judge.data.check import prove_tests
+from llm_as_judge.assembly.check import prove_tests
 from llm_as_judge.errors import DataError
 
 STYLES = {
@@ -27,10 +27,8 @@ ASYNCHRONOUS = {
 UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(3), 9)"
 #: Tests of another style after an assert that decides, and what the message names.
 REFUSED = {
-    UNITTEST: "line 2 of the tests imports unittest",
-    "from unittest import TestCase as TC\nclass T(TC):\n    def test_a(self): self.assertEqual(f(3), 9)": "line 2",
-    "try:\n    import pytest\nexcept ImportError: pass\ndef test_a(x=f(3)):\n    assert x == 9": "line 3",
-    "import pytest\nassert f(3) == pytest.approx(9)": "imports pytest",
+    UNITTEST: "line 4 of the tests: nothing calls test_a",
+    "try:\n    import pytest\nexcept ImportError: pass\ndef test_a(x=f(3)):\n    assert x == 9": "nothing calls test_a",
     "def test_a():\n    assert f(3) == 9": "line 2 of the tests: nothing calls test_a",
     "async def test_a():\n    assert f(3) == 9": "nothing calls test_a",
     "def test_a():\n    if f(3) != 9: raise ValueError": "nothing calls test_a",
@@ -52,11 +50,6 @@ VACUOUS = {
     "for x, y in []:\n    assert f(x) == y": (2, "returns None"),
     "f(2)": (1, "returns None"),
     "import contextlib\nwith contextlib.suppress(ZeroDivisionError):\n    assert f(2) == 4\n    1 / 0": (0, ""),
-    "try:\n    f(2)\nexcept Exception:\n    pass\nelse:\n    assert False": (6, "raises an exception"),
-    "import contextlib\nwith contextlib.suppress(Exception):\n    f(2)\n    raise KeyboardInterrupt": (
-        1,
-        "raises an exception",
-    ),
 }
 
 
@@ -87,7 +80,12 @@ def test_tests_of_another_style_are_refused_with_line_and_cure(box: SharedBox) -
         with pytest.raises(DataError) as caught:
             box.verdict("def f(x): return x * x", f"assert f(2) == 4\n{tests}")
         wrong += [str(caught.value)] if named not in str(caught.value) or "as asserts" not in str(caught.value) else []
-    for fails, named in (("int('four')", "ValueError"), ("__import__('numpy').int8(4)", "No module named 'numpy'")):
+    missing = "__import__('pytest').approx(4)"
+    for fails, named in (
+        ("int('four')", "ValueError"),
+        (missing, "No module named 'pytest'"),
+        ("__import__('numpy').int8(4)", "No module named 'numpy'"),
+    ):
         with pytest.raises(DataError, match=f"before they call 'f': .*{named}"):
             box.verdict("def f(x): return x * x", f"expected = {fails}\nassert f(2) == expected")
     assert not wrong

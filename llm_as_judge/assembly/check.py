@@ -2,7 +2,7 @@
 
 Answers are judged by the rules alone, code by running the hidden tests in the sandbox. The public tests shown to the
 policy must pass for the reference solution too. A rejected one is a fault of the parser, the judge or the benchmark.
-Hidden tests must reject solutions that do nothing; runs refuse such problems before they begin (``refuse_vacuous``).
+Hidden tests must reject a function that returns None; runs refuse such problems before they begin (``refuse_vacuous``).
 """
 
 import ast
@@ -78,7 +78,7 @@ async def check_golds(paths: Iterable[Path], dataset: Dataset | None, sandbox: S
 
 
 async def refuse_vacuous(problems: Iterable[Problem], sandbox: Sandbox) -> None:
-    """Raises ``DataError`` with file and line of every problem whose hidden tests pass solutions that do nothing.
+    """Raises ``DataError`` with file and line of every problem whose hidden tests pass a function that returns None.
 
     Takes 1.7 s for 100 problems on two cores. Problems that were not read from a file are not checked.
     """
@@ -92,23 +92,19 @@ async def refuse_vacuous(problems: Iterable[Problem], sandbox: Sandbox) -> None:
 
 
 async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: str = "") -> None:
-    """Raises ``DataError`` if the tests also pass a function that returns None or, if they may catch that, one that
-    raises; also as ``Sandbox.verdict`` does, and ``SandboxFault``. Costs one verdict or two.
+    """Raises ``DataError`` if the tests also pass a function that returns None, and as ``Sandbox.verdict`` does; also
+    ``SandboxFault``. Costs one verdict.
     """
-    nodes = [*ast.walk(syntax_tree("tests", tests))]
-    bodies = {"returns None": "return None"}
-    if any(isinstance(node, (ast.Try, ast.With, ast.AsyncWith)) for node in nodes):
-        bodies["raises an exception"] = "raise Exception('not implemented')"
-    for behaviour, body in bodies.items():
-        solution = f"def {entry_point}(*args, **kwargs):\n    {body}\n"
-        verdict = await sandbox.verdict(solution, tests, entry_point, prelude=prelude)
-        if verdict.outcome == "fault":
-            raise SandboxFault(f"the tests could not be checked: {verdict.error}")
-        if verdict.passed:
-            line = min((node.lineno for node in nodes if isinstance(node, ast.Assert)), default=1)
-            raise DataError(
-                f"line {line} of the tests: the tests also pass a function that {behaviour}; assert what it must return"
-            )
+    idle = f"def {entry_point}(*args, **kwargs):\n    return None\n"
+    verdict = await sandbox.verdict(idle, tests, entry_point, prelude=prelude)
+    if verdict.outcome == "fault":
+        raise SandboxFault(f"the tests could not be checked: {verdict.error}")
+    if verdict.passed:
+        nodes = ast.walk(syntax_tree("tests", tests))
+        line = min((node.lineno for node in nodes if isinstance(node, ast.Assert)), default=1)
+        raise DataError(
+            f"line {line} of the tests: the tests also pass a function that returns None; assert what it must return"
+        )
 
 
 async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
