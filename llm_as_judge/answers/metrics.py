@@ -32,14 +32,31 @@ _STRICT = re.compile(r"#### (-?[0-9.,]+)")
 
 _OPTION = re.compile(r"^\(?([A-J])[.)]\s+(.*)$", re.MULTILINE)
 _MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|math[a-z]+)\b|\\[()\[\]]|[*${}`_]")
-_STATED = re.compile(
-    r"(?i:\banswer\b\W{0,3}(?:is|would be|should be|must be)?\W{0,3}(?:(?:the|option|choice|letter)\b\W{0,3})*)"
-    r"([A-J])(?![\w'\u2019])"
+#: A letter, unless something else is said of it, another follows as an alternative, or it is asked about or denied.
+_LETTER = (
+    r"\(?([A-J])(?!['\u2019]?\w|[^\w,.;(]{0,9}\?|\)?(?:,|,? (?:and|or)) \(?[A-J]\b"
+    r"|\)? (?:is|are|was)\b(?! (?:the )?(?:correct|right|best|true|answer)\b))"
 )
-_LEADING = re.compile(r"\W*([A-J])(?:[.):]|\s*\Z)")
-_BRACKETED = re.compile(r"\(([A-J])\)")
+_KIND = r"\W{0,3}(?:(?:the|option|choice|letter)\b\W{0,3}){0,4}"
+_STATED = re.compile(
+    rf"(?i:\banswer\b\W{{0,3}}(?:is|would be|should be|must be|(?<=[:=\n] ))|\A\W*(?:final )?answer\b){_KIND}{_LETTER}"
+)
+_LEADING = re.compile(rf"\A\W*{_LETTER}(?:[.:)\]]| because\b|\W*\Z|, )")
+#: By a verb, as the correct one, or alone in its clause.
+_CHOSEN = re.compile(
+    r"(?i:(?:\b(?:is|be|are|was|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b(?:\W+(?:most )?\w+ly\b)?"
+    rf"{_KIND}){_LETTER}|{_LETTER}\)? is\b"
+    rf"|(?:[.,;:=\n](?i: but)?|\b(?i:so|thus|therefore|hence)\b){_KIND}{_LETTER}(?=[)\s]*(?:[.;\n]|\Z))"
+)
+_NEGATION = re.compile(r"\b(?:not?|nor|neither|never|none|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
+_IN_SUBJECT = re.compile(r"\b(?:that|which|who|what)\s+\w+\s*\Z", re.IGNORECASE)
+_VERB = re.compile(r"[.;!?\n]|\b(?:is|are|was|were)\b")
+_CLAUSE_END = re.compile(
+    r"[.;!?\n]|,(?!(?<=[A-J)],) ?(?:(?:or|and|nor) )?\(?[A-J]\b)|(?<=\w\w )but\b|(?<=[A-J )]) but\b"
+    r"|\b(?:so|because|then|therefore|thus|hence)\b",
+    re.IGNORECASE,
+)
 _PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
-_ALONE = re.compile(r"(?<![\w'\u2019])([A-J])(?![\w'\u2019]|\s+[a-z])")
 
 
 def scores(metric: Metric, answer: str | None, question: Question, reference: Reference) -> Scores:
@@ -114,11 +131,26 @@ def chosen_letter(reply: str, question: str) -> str:
     named = [name for name, text in texts.items() if _folded(text) == _folded(said)]
     if len(named) == 1 and len(said) > 1:
         return named[0]
-    if stated := _STATED.findall(said):
-        return str(stated[-1])
-    if leading := _LEADING.match(said):
-        return str(leading[1])
-    return next((str(found[-1]) for pattern in (_BRACKETED, _ALONE) if (found := pattern.findall(said))), "")
+    for name, text in texts.items():
+        said = re.sub(rf"\b({name}[).:]?) +{re.escape(text)}", r"\1", said, flags=re.IGNORECASE)
+    said = _affirmed(said)
+    for pattern in (_STATED, _LEADING, _CHOSEN):
+        if found := list(pattern.finditer(said)):
+            return next(group for group in found[-1].groups() if isinstance(group, str))
+    return ""
+
+
+def _affirmed(said: str) -> str:
+    """A reply with a sign for what its negations deny: the rest of a clause, in a relative clause up to the verb."""
+    kept, start = "", 0
+    for found in _NEGATION.finditer(said):
+        if found.start() >= start:
+            ending = _VERB if _IN_SUBJECT.search(said[max(0, found.start() - 40) : found.start()]) else _CLAUSE_END
+            end = ending.search(said, found.end())
+            kept += said[start : found.start()]
+            start = end.start() if end else len(said)
+            kept += ";" if re.search(r"\b[A-J]\b", said[found.end() : start]) else "?"
+    return kept + said[start:]
 
 
 def _folded(text: str) -> str:

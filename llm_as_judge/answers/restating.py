@@ -15,7 +15,7 @@ from llm_as_judge.answers.asked import asked, is_asked, unknowns
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import UNITS, split_unit, unit_named
 
-#: Past tenses that no ending makes.
+#: Past tenses and participles that no ending makes.
 _PASTS = dict(
     pair.split("/")
     for pair in """
@@ -24,7 +24,9 @@ _PASTS = dict(
     has/have fell/fall children/child feet/foot sent/send sank/sink went/go came/come knew/know grew/grow
     threw/throw flew/fly drew/draw met/meet held/hold stood/stand told/tell led/lead rode/ride rose/rise spoke/speak
     chose/choose taught/teach caught/catch fought/fight sang/sing swam/swim slept/sleep wore/wear hid/hide fed/feed
-    drank/drink
+    drank/drink given/give taken/take eaten/eat written/write driven/drive broken/break chosen/choose known/know
+    grown/grow thrown/throw flown/fly drawn/draw spoken/speak worn/wear hidden/hide ridden/ride sung/sing drunk/drink
+    begun/begin beaten/beat seen/see saw/see done/do
     """.split()
 )
 _ENDINGS = (("'s", ""), ("ies", "y"), ("ing", ""), ("ed", ""), ("es", ""), ("s", ""), ("e", ""))
@@ -42,7 +44,8 @@ _VALUE_OF = re.compile(r"\b(?:values?|measure|solutions?|result) of\b", re.IGNOR
 _SECOND = re.compile(r"\band (?:in )?(?:what|how|which|when|where)\b", re.IGNORECASE)
 _WORKED = re.compile(
     r"\b(?:we|i) (?:get|find|have|obtain|conclude|see|know)\b"
-    r"|(?:simplifies|evaluates|reduces|comes) to\b|\A\s*An? (?=\d|(?!and |or )[a-z]{2})",
+    r"|(?:which|this|that|it) gives(?: us)?\b|(?:simplifies|evaluates|reduces|comes) to\b"
+    r"|\A\s*An? (?=\d|(?!and |or )[a-z]{2})",
     re.IGNORECASE,
 )
 
@@ -68,7 +71,7 @@ def _stems(text: str) -> tuple[str, ...]:
     text = _MARKUP.sub(" ", text.replace("\u2019", "'").replace("\\angle", "angle "))
     text = re.sub(r"\s*([+*/^=<>×÷·\u2212]|-(?= )|(?<=\S)-)\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
     text = re.sub(r"(?<=\d),\s+(?=[-\d])", ",", text)
-    text = re.sub(r"\ba total of(?= \$?\d|\Z)", "total", text.rstrip())
+    text = re.sub(r"\ba total of(?= \$?\d|\Z)", "total", text.rstrip(), flags=re.IGNORECASE)
     text = re.sub(r"\b(it|that|there)'s\b", r"\1 is", text, flags=re.IGNORECASE)
     text = re.sub(r"\b(\w+)n't\b", r"\1 not", _WORKED.sub(" ", _VALUE_OF.sub(" ", text)))
     words = (word.strip(".,;:!?()[]\"'\u201c\u201d") for word in re.sub(r"\b[Tt]he\b", " ", text).split())
@@ -89,6 +92,7 @@ _PRONOUNS = _words("it he she they both")
 _PLACED = _words("when where time place year")
 #: Words of a clause that a statement may leave out but not add.
 _OPTIONAL = _words("total all now currently")
+_SHARES = _words("percentage percent fraction share part proportion")
 _COMPARING = _words("more less fewer additional extra than longer shorter not other")
 #: Words before which a clause may end: what follows says how or when.
 _LIMITS = _words(
@@ -99,7 +103,7 @@ _LIMITS = _words(
 _EMPTY = _words(
     """
     so thus therefore hence and this that there my our a an be been final correct answer solution solutions result
-    value values required desired finally measure expression equals gives
+    value values required desired finally measure expression equals
     his her their him them its many much we only possible particular
     what how which who whose whom when where why is are was were do does did
     """
@@ -119,6 +123,7 @@ _FOREIGN = _words(
     "claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken not"
 )
 _UNITS = frozenset(map(_stem, UNITS)) - {"second"}
+_Words = tuple[str, ...]
 _LONGEST, _LONGEST_LEAD = 40, 600  # words of a clause, characters of a lead
 
 
@@ -126,12 +131,14 @@ _LONGEST, _LONGEST_LEAD = 40, 600  # words of a clause, characters of a lead
 class _Clause:
     """An asking clause without empty words. Nothing can be said about one that asks two things."""
 
-    noun: tuple[str, ...] = ()  # of the question word, as in "how many pens"
-    head: tuple[str, ...] = ()  # of that noun, before "of"
+    noun: _Words = ()  # of the question word, as in "how many pens"
+    head: _Words = ()  # of that noun, before "of"
     auxiliary: str = ""  # after it
     preposition: str = ""  # before the question word
+    past: bool = False  # a verb without auxiliary is in the past
     stems: frozenset[str] = frozenset()  # all words
-    statements: frozenset[tuple[str, ...]] = frozenset()  # what may be said, without noun and value
+    task: frozenset[str] = _TASKS  # verbs that say nothing, if the clause begins with one
+    statements: frozenset[_Words] = frozenset()  # what may be said, without noun and value
 
 
 @lru_cache(maxsize=64)
@@ -145,9 +152,13 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     if _SECOND.search(text):
         return _Clause()
     stems = _stems(text)[:_LONGEST]
+    compared = re.match(r"how much (\w+er)\b", text, re.IGNORECASE)
+    if compared and len(re.findall(rf"(?i)\b{compared[1]}\b", question)) == 1:  # farther; not water, spoken of before
+        stems += ("than",)
     if "did" in stems:  # what one has now is not what one had
         stems = tuple("had" if stem == _stem("have") else stem for stem in stems)
-    start = -1 if stems[:1] and stems[0] in _TASKS else next((i for i, stem in enumerate(stems) if stem in _WH), -1)
+    task = _TASKS if stems[:1] and stems[0] in _TASKS else frozenset()
+    start = -1 if task else next((i for i, stem in enumerate(stems) if stem in _WH), -1)
     first = stems[: max(start, 0)]  # "It fell in which year?"
     if start >= 0 and "," not in opening and not doubtful(opening):
         first = _stems(opening)[-_LONGEST:] + first
@@ -163,7 +174,7 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     words: list[str] = []
     ends, last = set(), ""
     for place, stem in enumerate(first + rest):
-        if stem not in _UNNAMED:
+        if stem not in _EMPTY | _OPTIONAL | task:
             limit = last in _LIMITS & _EMPTY or stem in _LIMITS or not stem.isalpha()
             if limit and place >= len(first):
                 ends.add(len(words))
@@ -185,18 +196,20 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     owners = {_stem(name) for name in re.findall(r"(\w+)['\u2019]s\b", text)}
     if len(owners) == 1 and owners == _names(question):  # the profit, if only Dorothy is spoken of
         statements |= {tuple(word for word in said if word not in owners) for said in statements}
-    return _Clause(noun, head, auxiliary, preposition, frozenset(stems), frozenset(statements - {()}))
+    if not noun and words[1:2] == ["of"] and words[0] in _SHARES:  # 75% of the students passed
+        statements.add(tuple(words[1:]))
+    past = any(word.endswith("ed") or word in _PASTS for word in text.casefold().split())
+    return _Clause(noun, head, auxiliary, preposition, past, frozenset(stems), task, frozenset(statements - {()}))
 
 
-def _statements(
-    words: tuple[str, ...], ends: set[int], subject: int, people: frozenset[str]
-) -> Iterator[tuple[str, ...]]:
+def _statements(words: _Words, ends: set[int], subject: int, people: frozenset[str]) -> Iterator[_Words]:
     """``words`` up to one of ``ends``, what follows an end first, or with a pronoun for the first ``subject`` words."""
     others = people.difference(words)
     for end in ends:
         yield from (words[end:last] + words[:end] for last in ends)
         if words[:1] and words[0] in _PRONOUNS:
             yield from ((other, *words[1:end]) for other in others if len(others) == 1 and words[0] != "they")
+            yield from (("they", *words[1:end]) for _ in range(len(others) < 2))
         elif 0 < subject <= end:
             pronouns = {"it"} if others else _PRONOUNS
             yield from ((pronoun, *words[size:end]) for pronoun in pronouns for size in range(1, subject + 1))
@@ -214,7 +227,7 @@ def doubtful(text: str) -> bool:
 
 def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fact: bool = False) -> bool:
     """Whether ``lead``, ``value`` (``by_fact``: hardly another fact's) and ``tail`` say only what is asked."""
-    if "?" in lead + tail or lead.casefold().startswith("to ") or len(lead) > _LONGEST_LEAD:
+    if "?" in lead + tail or lead.casefold().startswith("to ") or len(lead + tail) > _LONGEST_LEAD:
         return False
     lead = clean(lead)
     if lead.rstrip(" $({[\\")[-1:] in tuple("<>≤≥≠≈±~"):
@@ -232,7 +245,34 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         )
     said = clean(value)
     measured = said[:1] in ("$", "€", "£", "¥") or split_unit(said) is not None
-    return any(_states(before, after, clause, measured, by_fact) for clause in _clauses(question, by_fact))
+    share = by_fact or "%" in said or "/" in said or "frac" in said or "percent" in said
+    return any(
+        _states(*active, clause, measured, by_fact)
+        for clause in _clauses(question, by_fact)
+        if share or after[:1] != ("of",) or _SHARES.isdisjoint(clause.stems)
+        for active in _active(before, after, clause, by_fact)
+    )
+
+
+def _active(before: _Words, after: _Words, clause: _Clause, by_fact: bool) -> Iterator[tuple[_Words, _Words]]:
+    """What stands around the value, with "$22 profit" for "a profit of $22"; that of a passive also in the active."""
+    for noun in {clause.noun, clause.head} - {()}:
+        if before[-len(noun) - 1 :] == (*noun, "of"):
+            before, after = before[: -len(noun) - 1], noun + after
+    yield before, after
+    verb = next((i for i, stem in enumerate(before) if stem in _BEING), 0)
+    if verb and before[-1] == "by" and not clause.auxiliary and (before[verb] in _PAST) == clause.past:
+        told, thing = before[verb + 1 : -1], before[:verb]  # written, Hamlet
+        yield from (((), after + told + thing), ((), told + thing + after))
+    verb = next((i for i, stem in enumerate(after) if stem in _BEING or stem == "be"), len(after))
+    shown, told = after[:verb], after[verb + 1 :]
+    if not 0 < len(told) <= _LONGEST or clause.auxiliary not in _DOING | _MODALS:
+        return
+    if "by" not in told and not by_fact:  # by whom is clear if the clause may say "they"
+        yield (*before, "they", *told), shown
+    for by in (i for i, stem in enumerate(told) if stem == "by"):
+        for end in range(by + 2, len(told) + 1):
+            yield before + told[by + 1 : end] + told[:by], shown + told[end:]
 
 
 def _may_equal(name: str, question: str) -> bool:
@@ -241,8 +281,8 @@ def _may_equal(name: str, question: str) -> bool:
     return said.isdisjoint(given) or is_asked(name.strip(" $&"), question)
 
 
-def _states(before: tuple[str, ...], after: tuple[str, ...], clause: _Clause, measured: bool, by_fact: bool) -> bool:
-    empty = _EMPTY | _TASKS | (_OPTIONAL & clause.stems)
+def _states(before: _Words, after: _Words, clause: _Clause, measured: bool, by_fact: bool) -> bool:
+    empty = _EMPTY | clause.task | (_OPTIONAL & clause.stems)
     lead = tuple(s for s in before if s not in empty)
     tail = tuple(s for s in after if s not in empty)
     if lead[:2] == ("number", "of") and "many" in clause.stems:
@@ -256,7 +296,8 @@ def _states(before: tuple[str, ...], after: tuple[str, ...], clause: _Clause, me
     verbs = _BEING.intersection(before + after)
     if clause.auxiliary in _BEING and verbs and (clause.auxiliary in _PAST) == verbs.isdisjoint(_PAST):
         return False  # at another time
-    ending = not measured and tail == noun[-len(tail) :] if by_fact else "many" in clause.stems
+    done = clause.auxiliary in _DOING | _MODALS and not _WH.isdisjoint(clause.stems)
+    ending = not measured and tail == noun[-len(tail) :] if by_fact else "many" in clause.stems and not done
     if (not tail and lead in ((), noun, ("it",))) or (not lead and tail in (noun, head)):
         return True
     if not lead and ending and (by_fact or tail in clause.statements):
@@ -269,6 +310,7 @@ def _states(before: tuple[str, ...], after: tuple[str, ...], clause: _Clause, me
         lead, tail = (tuple(s for s in part if s != clause.auxiliary) for part in (lead, tail))
     shorter = [head, (), *(noun[i:] for i in range(1, len(noun)) if by_fact or after[:1] == ("of",))]  # 1/8 of 2 feet
     for shown in [noun, *(shorter if _COMPARING.isdisjoint(noun + ("than",) * ("than" in clause.stems)) else ())]:
-        if tail[: len(shown)] == shown and lead + tail[len(shown) :] in clause.statements:
+        own = lead or shown or not done  # not 6 girls brought, if asked what the girls brought
+        if own and tail[: len(shown)] == shown and lead + tail[len(shown) :] in clause.statements:
             return True
     return not tail and lead[: len(noun)] == noun and lead[len(noun) :] in clause.statements  # number of pens left

@@ -3,6 +3,9 @@
 from llm_as_judge.answers.equivalence import compare, equivalent, matches
 from llm_as_judge.types import Domain
 
+LEMONADE = "Mia pays $6 and sells 15 cups at $2. How much profit does Mia make?"
+TICKETS = "Jo bought 3 tickets at $3. How many dollars did Jo pay for the tickets in total?"
+NOVEL = "Who wrote Emma in 1815?"
 LEGS = "A spider lost two of its legs. How many legs are left?"
 CAPITAL = "What is the capital of France?"
 FRACTION = "Tom rolls 1 die and 2 coins. What is the probability that both agree?"
@@ -194,6 +197,15 @@ $5 is paid, so it would be wrong to say \boxed{6}|I paid $5, so it is wrong to s
 FORMS = ("The answer is {}.", r"\boxed{{{}}}", "#### {}", "<answer>{}</answer>")
 #: Question, answer, reference.
 RIGHT_WITH_QUESTION = [
+    *((LEMONADE, said, "24") for said in (
+        "Mia makes a profit of $24.", "So Mia makes a profit of **$24**.", "A profit of $24 was made by Mia.",
+        "$24 profit is made by Mia.", "A profit of $24 was made.")),
+    *((TICKETS, said, "9") for said in (
+        "A total of 9 dollars was paid.", "A total of $9 was paid by Jo.",
+        "9 dollars were paid by Jo for the tickets.",
+    )),
+    ("Of 40 eggs 10 broke. What percentage of the eggs broke?", "25% of the eggs broke.", "25"),
+    ("How many trees will the storm break?", "6 trees will be broken by the storm.", "6"),
     (HATS, "Her profit is $24.", "24"), (HATS, "The profit is $24.", "24"),
     (HATS, "The hats cost 9 * $4 = $36. So her profit is $60 - $36 = $24.", "24"),
     (JARS, "Leo has a total of 29 figs.", "29"), (JARS, "So Leo has 24 + 5 = 29 figs in total.", "29"),
@@ -338,6 +350,21 @@ OTHER_FORM = [
     ("Find the equation of the line.", "y = 2x + 1", "2x + 1"), ("What is half of 15?", "7.5", "150/20|300/2/20"),
 ]  # fmt: skip
 WRONG_WITH_QUESTION = [
+    *((LEMONADE, said, "24") for said in (
+        "Mia makes a loss of $24.", "Mia makes a profit of $23.", "A profit of $24 was made by Bo.",
+        "A profit of $24 was lost.",
+        "Mia was made a profit of $24.", "Mia makes a profit of $24 less.", "A profit of $24 was not made by Mia.",
+        "Half a profit of $24 was made.", "A profit of $24 each was made.", "Mia could make a profit of $24.")),
+    *((TICKETS, said, "9") for said in (
+        "Jo was paid a total of $9.", "A total of $9 was paid to Jo.", "A total of $9 was paid by Al.",
+        "9 dollars were given.",
+        "9 dollars were paid by Jo's aunt.", "9 dollars were nearly paid.", "A total of 8 was paid.",
+        "9 tickets were paid by Jo.", "9 dollars were paid by Jo and Al.", "9 dollars were paid by Jo per ticket.")),
+    ("Of 40 eggs 10 broke. What percentage of the eggs broke?", "25 of the eggs broke.", "25"),
+    ("Of 40 eggs 10 broke. What percentage of the eggs broke?", "25% of the eggs did not break.", "25"),
+    ("Six boys bring 5 pens each, 8 girls 4 each. How many pens did the girls bring?", "32 girls were brought.", "32"),
+    ("Six boys bring 5 pens each, 8 girls 4 each. How many pens did the girls bring?", "32 girls brought.", "32"),
+    ("Ann and Bo run. How much farther does Ann run in a day?", "Ann runs 5 miles in a day.", "5"),
     ("Put the two roots in ascending order.", "6, -2", "-2, 6"), ("What is 3/4 as a decimal?", "3/4", "0.75"),
     ("What is 12/3?", "12/3", "4"), ("What percent of them is red?", "0.4", "40"),
     ("How many minutes does it take?", "5 hours", "5"), ("How many dollars are left?", "£5", "5"),
@@ -347,6 +374,10 @@ WRONG_WITH_QUESTION = [
     ("Expand (x+1)^2.", "(1+x)^2", "x^2+2x+1"),
 ]  # fmt: skip
 QA_RIGHT_WITH_QUESTION = [
+    (NOVEL, "Emma was written by Jane Austen.", "Jane Austen"),
+    (NOVEL, "Emma was written by Jane Austen in 1815.", "Jane Austen"),
+    ("What did Nobel invent?", "Dynamite was invented by Nobel.", "Dynamite"),
+    ("Which city did the Goths sack?", "Rome was sacked by the Goths.", "Rome"),
     ("A band that disbanded in which year?", "The band disbanded in 2004.", "2004"),
     ("Which team won the 2010 World Cup?", "Spain won the 2010 World Cup.", "Spain"),
     ("What is the Statue of Liberty made of?", "It is made of copper.", "copper"),
@@ -371,6 +402,14 @@ QA_RIGHT_WITH_QUESTION = [
     ("Which?\nA. a lamp\nB. a heart", "(B) a heart", "B"),
 ]  # fmt: skip
 QA_WRONG_WITH_QUESTION = [
+    *((NOVEL, said, "Jane Austen") for said in (
+        "Emma was not written by Jane Austen.", "Emma was found by Jane Austen.", "Jane Austen was written by Emma.",
+        "Emma was written by a friend of Jane Austen.", "Emma was written for Jane Austen in 1815.",
+        "Emma was written by Jane Austen in 1750.", "Jane Austen named Emma.",
+        "Emma was partly written by Jane Austen.")),
+    ("Which city did the Goths sack?", "The Goths were sacked by Rome.", "Rome"),
+    ("Which city did the Goths sack?", "Rome was sacked.", "Rome"),
+    ("Who runs Leith?", "Leith was run by Ann Lee.", "Ann Lee"),
     ("The singer of the band Queen was born on which island?", "Queen was born on Mull.", "Mull"),
     ("Which?\nA. a lamp\nB. a heart\nC. a pen", "A and C", "C"),
     ("Who was Ann's son?", "Ann was the son of Bob.", "Bob"),

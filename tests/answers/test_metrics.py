@@ -125,7 +125,7 @@ async def test_without_a_usual_scorer_the_rules_decide_and_the_tier_says_so(
     assert "pip install 'llm-as-judge[math]'" in warning
 
 
-def test_multiple_choice_is_judged_by_the_letter() -> None:
+def test_multiple_choice_is_judged_by_the_letter_that_is_stated_and_not_denied() -> None:
     wrong = []
     for reply, letter in (
         ("C", "C"), ("(C)", "C"), ("C.", "C"), ("C) Vitamin C", "C"), ("**C**", "C"), (r"\boxed{\text{C}}", "C"),
@@ -133,6 +133,15 @@ def test_multiple_choice_is_judged_by_the_letter() -> None:
         ("A is wrong. The answer is option D.", "D"), ("Vitamin C", "C"), ("vitamin b12.", "B"),
         ("I first thought of (A), but it is (C)", "C"), ("<answer>C</answer>", "C"), ("It must be C", "C"),
         ("The answer is A. No, the answer is B.", "B"), ("A good question", ""), ("", ""), ("none of the above", ""),
+        ("D) none of them", "D"), ("The answer is (D) None of them", "D"), ("It is most likely B", "B"),
+        ("I choose B since it cannot be A", "B"), ("Option B is correct.", "B"), ("Not A, B or D, so C", "C"),
+        ("The answer is B, not A.", "B"), ("It isn't A or D but B", "B"), ("No, it's B.", "B"), ("B. Not A.", "B"),
+        ("The one that does not fit is B.", "B"), ("I do not know, but the answer is B", "B"), ("B.", "B"),
+        ("The answer is not B", ""), ("not (B)", ""), ("It's not option B.", ""), ("The answer can\u2019t be B", ""),
+        ("Neither A nor B", ""), ("I do not think that it is B", ""), ("None of them is B.", ""), ("B? No.", ""),
+        ("The answer is never A, B, or D.", ""), ("It is not the case that the answer is B", ""), ("(B) is not it", ""),
+        ("Everything but B", ""), ("I would rule out B", ""), ("(B) is wrong", ""), ("A, B and D are wrong", ""),
+        ("The answer is A or B", ""), ("B - no", ""), ("I reject answer B", ""), ("Is the answer B?", ""),
     ):  # fmt: skip
         if metrics.chosen_letter(reply, OPTIONS) != letter:
             wrong.append((reply, metrics.chosen_letter(reply, OPTIONS)))
