@@ -6,7 +6,7 @@ of the executor's seconds of service divided by its places, and the device's sec
 steps after the pipeline has filled. Beside it: TRL's own asynchronous rollout loop on the same endpoint, what a rollout
 costs the host's thread, and ten thousand rollouts in flight. A few minutes; one thread a process.
 
-    python benchmarks/orchestration.py [--json] [--only short|long|tail|repairs|peer|flight] [--steps 8] [--flight 10000]
+    python benchmarks/orchestration.py [--json] [--only short|long|tail|repairs|peer|flight] [--steps 8] [--flight N]
 """
 
 import asyncio
