@@ -191,10 +191,11 @@ def file_problem(error: BaseException, command: str = "") -> str | None:
     """What is wrong with a file or folder that ``command`` writes, and the cure; None for another error."""
     if not isinstance(error, OSError) or not (error.filename or error.errno == errno.ENOSPC):
         return None
-    place = os.fsdecode(error.filename or "standard output")
-    settings = "name another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR"
-    cure = _ELSEWHERE.get(command, settings)
-    return f"{place}: {os.strerror(error.errno or 0).lower()}; make room there, make it writable or {cure}"
+    if not error.filename:
+        return "standard output: no space left on device; make room there or print to another place"
+    cure = _ELSEWHERE.get(command, "name another path: --set output_dir=DIR --set log_dir=DIR --set results_dir=DIR")
+    place, reason = os.fsdecode(error.filename), os.strerror(error.errno or 0).lower()
+    return f"{place}: {reason}; make room there, make it writable or {cure}"
 
 
 def printable(text: str) -> str:

@@ -115,6 +115,8 @@ def test_a_full_or_protected_place_has_a_cure_that_the_command_has() -> None:
         assert all(text.startswith("/place: ") and "make room there" in text for text in shown.values())
         assert [command for command, text in shown.items() if "output_dir" in text] == ["train"]
         assert "llm-as-judge export DIR" in shown["export"] and "llm-as-judge report LOG" in shown["report"]
+    full = str(file_problem(OSError(errno.ENOSPC, ""), "train"))
+    assert full.startswith("standard output: ") and "output_dir" not in full, "no setting moves it"
     assert file_problem(OSError("of a library")) is None and file_problem(ValueError("x")) is None
 
 
