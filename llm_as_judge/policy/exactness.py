@@ -96,7 +96,7 @@ def explained(what: str, cure: str) -> Iterator[None]:
     """Turns an error in a model's own code into a ``ConfigError``."""
     try:
         yield
-    except (ConfigError, torch.OutOfMemoryError):
+    except (ConfigError, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as error:
         raise ConfigError(f"{what} ({type(error).__name__}: {error}); {cure}") from error
