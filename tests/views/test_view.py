@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from helpers.run_logs import HOSTILE, add_step, begin, group, hostile_group, wri
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.runlog import EventLog
+from llm_as_judge.types import Attempt
 
 pytest.importorskip("inspect_ai", reason="Inspect is an extra: make peers installs it")
 
@@ -68,6 +70,24 @@ def test_a_step_is_a_log_of_rollouts_with_scores_prompts_calls_and_verdicts(tmp_
     *_, judge = events(wrong, "model")  # judged by a model
     assert (judge.model, judge.output.completion, judge.output.usage.total_tokens) == ("judge", "No. ", 42)
     assert wrong.model_usage["judge"].total_tokens == 42 and wrong.model_usage["nano-executor"].total_tokens == 100
+
+
+def test_a_repaired_workflow_is_shown_with_its_turns(tmp_path: Path) -> None:
+    path, made = tmp_path / "nano/run.jsonl", group("p1", True)
+    last = made.rollouts[0]
+    failed = Attempt("class Workflow: ...", replace(last.execution, outcome="raised", error="KeyError"), "It raised.")
+    with EventLog(path) as log:
+        begin(log)
+        add_step(log, 1, [replace(made, rollouts=(replace(last, attempts=(failed,)), *made.rollouts[1:]))])
+    logs = of(path)
+    logs.update()
+    sample = (logs_in(logs.folder)["step-0001"].samples or [])[0]
+    texts = [message.text for message in sample.messages]
+    assert texts[-3:-1] == ["class Workflow: ...", "It raised."] and "class Workflow" in texts[-1]
+    first, _, second, _ = events(sample, "model")
+    assert len(second.input) == len(first.input) + 2 and second.input[-1].text == "It raised."
+    names = [event.name for event in events(sample, "span_begin")]
+    assert names == ["policy", "failed attempt", "AnswerGenerate", "policy", "workflow", "AnswerGenerate"]
 
 
 def test_steps_repeated_by_a_resumed_run_replace_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
