@@ -67,6 +67,8 @@ def load_author(
     if config.generation.thinking:
         policy.thinking = True
         engine = ThinkingEngine(engine, policy.tokenizer, config.generation.thinking_tokens)
+    if config.workflow.repairs:
+        _ = policy.user_turn  # refused now, not after the first batch
     return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
 
 

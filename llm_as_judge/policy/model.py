@@ -4,6 +4,7 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 (``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
+import functools
 import logging
 import re
 import warnings
@@ -85,7 +86,6 @@ class Policy:
             self.base.set_attn_implementation(ATTENTION)
         self.packed = PackedLinears(self.base)
         self.thinking = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
-        self._user_turn: UserTurn | None = None
         self.model.train()
 
     @classmethod
@@ -141,15 +141,15 @@ class Policy:
         return chat_ids(self.tokenizer, prompt, self.thinking)
 
     def told(self, completion: Completion, text: str) -> list[int]:
-        """Token ids of ``completion`` and of a user turn with ``text`` after it, up to where the policy begins again.
-
-        Raises ``ConfigError`` if the chat template has no earlier turns.
-        """
-        if self._user_turn is None:
-            self._user_turn = UserTurn.of(self.tokenizer, self.eos_token_ids, self.thinking)
+        """Token ids of ``completion`` and of a user turn with ``text``, up to where the policy begins again."""
         ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
-        turn = self._user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
+        turn = self.user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
         return [*completion.prompt_ids, *completion.token_ids, *turn]
+
+    @functools.cached_property
+    def user_turn(self) -> UserTurn:
+        """The ids around a user turn. Raises ``ConfigError`` if the chat template has no earlier turns."""
+        return UserTurn.of(self.tokenizer, self.eos_token_ids, self.thinking)
 
     @contextmanager
     def holding(self, weights: Sequence[Tensor]) -> Iterator[None]:

@@ -22,7 +22,7 @@ END = 22
 class Thinking(NumberTokenizer):
     """Renders thoughts like Qwen3's template: those of earlier turns are left out, an empty block switches them off."""
 
-    eos_token_id = 1
+    eos_token_id, turns = 1, True
 
     def decode(self, token_ids: Sequence[int], **kwargs: Any) -> str:
         return " ".join("</think>" if i == END else str(i) for i in token_ids)
@@ -33,6 +33,8 @@ class Thinking(NumberTokenizer):
         ]
 
     def apply_chat_template(self, messages: list[dict[str, str]], **kwargs: Any) -> list[int] | str:
+        if len(messages) > 2 and not self.turns:
+            raise ValueError("one turn only")
         shown = [m["content"].rpartition("</think>")[2] for m in messages]
         text = " 1 2 ".join(shown) + " 1 3" + ("" if kwargs["enable_thinking"] else " 20 </think>")
         return self.encode(text) if kwargs.get("tokenize", True) else text
@@ -46,6 +48,9 @@ def test_thoughts_are_switched_in_the_template() -> None:
     assert on.before == off.before == (2,) and on.after == (1, 3) and off.after == (1, 3, 20, END)
     with pytest.raises(ConfigError, match="knows no thinking"):
         ThinkingEngine(None, NumberTokenizer(), 3)
+    tokenizer.turns = False
+    with pytest.raises(ConfigError, match="refuses; set"):
+        UserTurn.of(tokenizer, {1})
     with pytest.raises(ConfigError, match="prefill"):
         load_config(None, ["generation.thinking=true", "workflow.prefill=true"])
 
