@@ -70,18 +70,15 @@ def equal(a: Tree, b: Tree) -> bool:
     return (matrices or _agree(a, b)) and proved(a, b)
 
 
-def _values(a: Tree, b: Tree) -> Iterator[tuple[complex | None, complex | None]]:
-    """Both values at a few fixed points."""
-    draw = random.Random(20)
-    names = sorted(symbols(a) | symbols(b))
+def _agree(a: Tree, b: Tree) -> bool:
+    """Whether both have the same value at a few fixed points."""
+    draw, names = random.Random(20), sorted(symbols(a) | symbols(b))
     for _ in range(_POINTS):
         at = {name: draw.uniform(0.3, 2.7) for name in names}
-        yield approximate(a, at), approximate(b, at)
-
-
-def _agree(a: Tree, b: Tree) -> bool:
-    pairs = _values(a, b)
-    return all(x is not None and y is not None and abs(x - y) <= 1e-7 * max(1.0, abs(x), abs(y)) for x, y in pairs)
+        x, y = approximate(a, at), approximate(b, at)
+        if x is None or y is None or not abs(x - y) <= 1e-7 * max(1.0, abs(x), abs(y)):
+            return False
+    return True
 
 
 class _Worker:

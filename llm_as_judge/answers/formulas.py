@@ -183,9 +183,7 @@ class _Parser:
         if exponent is not None and exponent[0] == "neg":  # an inverse function or a power
             raise _Unread
         argument = self._argument()
-        tree: Tree = ("fn", name, argument)
-        if base is not None:
-            tree = ("div", ("fn", "ln", argument), ("fn", "ln", base))
+        tree = ("fn", name, argument) if base is None else ("div", ("fn", "ln", argument), ("fn", "ln", base))
         return tree if exponent is None else ("pow", tree, exponent)
 
     def _argument(self) -> Tree:
@@ -232,10 +230,7 @@ def arranged(tree: Tree) -> Tree:
     kind, *parts = tree
     parts = [arranged(part) if isinstance(part, tuple) else part for part in parts]
     if kind == "add":
-        return (
-            kind,
-            *sorted((inner for part in parts for inner in (part[1:] if part[0] == kind else (part,))), key=repr),
-        )
+        return (kind, *sorted((one for part in parts for one in (part[1:] if part[0] == kind else (part,))), key=repr))
     if kind not in ("neg", "mul", "div"):
         return (kind, *parts)
     signs, above, below = zip(*(part[1:] if part[0] == "product" else (1, (part,), ()) for part in parts), strict=True)
@@ -244,9 +239,7 @@ def arranged(tree: Tree) -> Tree:
             return (kind, *parts)
         above, below = above[:1], above[1:]
     sign = math.prod(signs) * (-1 if kind == "neg" else 1)
-    factors = [
-        sorted((one for part in side for one in part if one != ("num", "1")), key=repr) for side in (above, below)
-    ]
+    factors = [sorted((f for part in side for f in part if f != ("num", "1")), key=repr) for side in (above, below)]
     alone = factors[0] if sign > 0 and len(factors[0]) == 1 and not factors[1] else None
     return alone[0] if alone else ("product", sign, tuple(factors[0]), tuple(factors[1]))
 

@@ -185,9 +185,7 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     noun, head = (tuple(s for s in part if s not in _UNNAMED) for part in (noun, takewhile(lambda s: s != "of", noun)))
     if not noun and "many" in stems and "of" not in stems:  # 60 tulips, if asked how many tulips remain
         head = tuple(words[:1])
-    subject = next((i for i, word in enumerate(words) if word not in _names(text) | {"of"}), len(words)) or bool(
-        auxiliary
-    )
+    subject = next((i for i, w in enumerate(words) if w not in _names(text) | {"of"}), len(words)) or bool(auxiliary)
     statements = {*_statements(tuple(words), {*ends, len(words)}, subject, _names(question))}
     if by_fact and (preposition or start < 0):  # released in which year; "Yes, it is."
         statements |= {(pronoun, *(words if preposition else ())) for pronoun in _PRONOUNS}

@@ -47,9 +47,7 @@ class Toolbox:
 
 
 class Operator:
-    """Base of the ten operators: ``RESULT`` maps the keys of the result to their types, ``SUMMARY`` is for the
-    policy.
-    """
+    """Base of the ten operators: ``RESULT`` has the type of each key of the result, ``SUMMARY`` is for the policy."""
 
     NAME: ClassVar[str]
     RESULT: ClassVar[Mapping[str, type]]

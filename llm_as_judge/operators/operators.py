@@ -31,9 +31,7 @@ class Custom(Operator):
 
 
 class AnswerGenerate(Operator):
-    """Step-by-step reasoning and an answer. A reply without tags or labels is taken whole as the answer, with
-    ``parse_ok=False``; one cut off before its answer has none.
-    """
+    """A reasoned answer. A reply without tags is taken whole, with ``parse_ok=False``; one cut off has none."""
 
     NAME = "AnswerGenerate"
     RESULT: ClassVar = {"thought": str, "answer": str}
@@ -50,9 +48,7 @@ class AnswerGenerate(Operator):
 
 
 class CustomCodeGenerate(Operator):
-    """One draft of the function. The prompt has the workflow's instruction first, then the function's signature and one
-    public test if the question has them.
-    """
+    """One draft of the function, asked for with its signature and one public test if the question has them."""
 
     NAME = "CustomCodeGenerate"
     RESULT: ClassVar = {"response": str}
@@ -122,9 +118,7 @@ class MdEnsemble(Operator):
 
 
 class Programmer(Operator):
-    """Writes ``solve()`` and runs it, up to three times, with the last error in the prompt. ``output`` is the text of
-    what ``solve()`` returned, empty if all tries failed.
-    """
+    """Writes ``solve()`` and runs it, up to three times; ``output`` is its value as text, empty if all tries failed."""
 
     NAME = "Programmer"
     RESULT: ClassVar = {"code": str, "output": str}
@@ -149,9 +143,7 @@ class Programmer(Operator):
 
 
 class Test(Operator):
-    """Runs the question's public tests and asks for a corrected solution when one fails. ``result`` is True if all
-    pass. Without public tests, the function only has to load.
-    """
+    """Runs the public tests and asks for a correction when one fails. Without tests, the function only has to load."""
 
     NAME = "Test"
     RESULT: ClassVar = {"result": bool, "solution": str}
@@ -213,9 +205,7 @@ class Review(Operator):
 
 
 class Revise(Operator):
-    """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, leaves the solution as
-    it was.
-    """
+    """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, changes nothing."""
 
     NAME = "Revise"
     RESULT: ClassVar = {"solution": str}

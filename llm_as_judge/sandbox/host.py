@@ -19,14 +19,7 @@ from llm_as_judge.sandbox.code_verdict import judge
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
-from llm_as_judge.sandbox.results import (
-    KEPT,
-    KEPT_OF_ERROR,
-    CodeResult,
-    CodeVerdict,
-    Confinement,
-    OperatorParameters,
-)
+from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR, CodeResult, CodeVerdict, Confinement, OperatorParameters
 from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
 from llm_as_judge.types import Execution, Outcome
 
@@ -85,21 +78,17 @@ class Sandbox:
 
     async def run_code(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> CodeResult:
         """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
-        job = {"kind": "code", "source": source, "call": call, "args": list(args)}
 
         async def converse(children: Sequence[Child], clock: Clock) -> None:
-            await children[0].send(job)
+            await children[0].send({"kind": "code", "source": source, "call": call, "args": list(args)})
             await children[0].receive()
 
-        (run,) = await self._run(self._code_gate, converse)
+        (run,) = await self._run(self._code_gate, converse, 1, False)
         value, stdout = run.end.get("value") if run.outcome == "finished" else None, text(run.end.get("stdout"))
         return CodeResult(run.outcome, value, stdout, run.error, run.seconds, run.cpu_seconds)
 
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict:
-        """Run hidden tests on a solution; see ``code_verdict.judge``.
-
-        ``prelude`` is trusted code put before the solution, and before the tests.
-        """
+        """Run hidden tests on a solution (``code_verdict.judge``), both after ``prelude``, which is trusted code."""
         run = partial(self._run, self._code_gate)
         return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
 
@@ -141,7 +130,7 @@ class Sandbox:
             await children[0].send(job)
             await service.serve(children[0], clock)
 
-        (run,) = await self._run(self._workflow_gate, converse)
+        (run,) = await self._run(self._workflow_gate, converse, 1, False)
         outcome: Outcome = run.outcome
         answer, error = run.end.get("answer"), run.error
         if service.fault is not None:
@@ -151,12 +140,9 @@ class Sandbox:
         elif outcome == "finished" and not isinstance(answer, str):
             outcome, error = "raised", "the run ended without an answer"
         kept = cut(answer, KEPT) if outcome == "finished" and isinstance(answer, str) else None
-        error = cut(error, KEPT_OF_ERROR)
-        return Execution(outcome, kept, (), error, run.seconds, run.cpu_seconds)
+        return Execution(outcome, kept, (), cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
 
-    async def _run(
-        self, gate: asyncio.Semaphore, converse: Converse, count: int = 1, numpy: bool = False
-    ) -> list[ChildRun]:
+    async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int, numpy: bool) -> list[ChildRun]:
         """One run of ``count`` children, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
         async with gate:
             try:

@@ -43,9 +43,7 @@ class SplitPlan:
 
 @functools.lru_cache(maxsize=64)  # the rollouts of a group have the same tests
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
-    """How to run ``tests``, asserts or ``def check(candidate)``. Raises ``DataError`` for tests that are empty, not
-    Python, never use the function or have another style.
-    """
+    """How to run ``tests``; ``DataError`` if they are empty, not Python, of another style or never use the function."""
     if not tests.strip():
         raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
     try:

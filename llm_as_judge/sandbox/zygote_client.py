@@ -180,10 +180,7 @@ class ZygoteClient:
         return cls(process, ours, layer_names(layers, landlock_abi), number + _DESCRIPTORS)
 
     async def spawn(self, config: SandboxConfig, numpy: bool = False) -> Child:
-        """Fork a child that waits for its job on a socket of its own; raises ``SandboxFault`` if that fails.
-
-        With ``numpy`` it has numpy, if that is installed here.
-        """
+        """Fork a child that waits for its job, with numpy if it is installed; raises ``SandboxFault`` if that fails."""
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:

@@ -71,10 +71,8 @@ def _doc(operator: Any) -> str:
     """The operator's call with types, its result and its summary."""
     parameters = []
     for p in catalog.signature(operator).parameters.values():
-        kind = catalog.type_word(p)
-        parameters.append(
-            f"{p.name}{': ' + kind if kind else ''}" + ("" if p.default is p.empty else f" = {p.default!r}")
-        )
+        typed = ": ".join(filter(None, (p.name, catalog.type_word(p))))
+        parameters.append(typed if p.default is p.empty else f"{typed} = {p.default!r}")
     keys = ", ".join(f'"{key}": {kind.__name__}' for key, kind in operator.RESULT.items())
     options = ", ".join(f"{p.name}={p.default!r}" for p in catalog.init_signature(operator).parameters.values())
     call = f"{operator.NAME}({', '.join(parameters)}) -> {{{keys}}}: {operator.SUMMARY}"

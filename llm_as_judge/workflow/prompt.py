@@ -76,10 +76,7 @@ def short_prompt(
 
 
 class Layer1:
-    """Builds the prompt configured in the ``workflow`` section: ``layer1(question, examples)``.
-
-    Raises ``ConfigError`` if guidance or operators cannot be read.
-    """
+    """The prompt of the ``workflow`` section; raises ``ConfigError`` if its guidance or operators cannot be read."""
 
     def __init__(self, config: WorkflowConfig) -> None:
         self._config = config

@@ -28,10 +28,7 @@ _AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
     "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
 }
 #: Idioms: two for one draft, two for several, one for an early end.
-_ONE = (
-    "{answer} = (await {draft})['{key}']",
-    "draft = await {draft}\n{answer} = draft['{key}']",
-)
+_ONE = ("{answer} = (await {draft})['{key}']", "draft = await {draft}\n{answer} = draft['{key}']")
 _SEVERAL = (
     "{drafts} = []\nfor _ in range({samples}):\n    draft = await {draft}\n    {drafts}.append(draft['{key}'])",
     "replies = await asyncio.gather(*[{draft} for _ in range({samples})])\n"
@@ -86,9 +83,7 @@ _RARER = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """``samples`` drafts by ``draft``. Several are joined by ``ensemble``; with ``early_end``, two equal drafts end the
-    workflow.
-    """
+    """``samples`` drafts by ``draft``, joined by ``ensemble``; with ``early_end``, two equal ones end the workflow."""
 
     draft: str
     samples: int = 1
@@ -99,14 +94,12 @@ class Recipe:
     @property
     def following(self) -> tuple[str, ...]:
         """The operators that are called on the answer."""
-        after = (["Review", "Revise"] if step == "Review" else [step] for step in self.after)
-        return tuple(itertools.chain.from_iterable(after))
+        return tuple(name for step in self.after for name in ([step, "Revise"] if step == "Review" else [step]))
 
     @property
     def operators(self) -> tuple[str, ...]:
         """The operators in the order of use."""
-        named = [self.draft, *([self.ensemble] if self.ensemble else []), *self.following]
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys(filter(None, (self.draft, self.ensemble, *self.following))))
 
 
 def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:

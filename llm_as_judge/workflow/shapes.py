@@ -74,12 +74,6 @@ class Shape:
         attribute, operator = _DRAFTS[self.draft]
         return {attribute: operator, **{attribute_of(name): name for name in _ENDINGS[self.ending][0]}}
 
-    def body(self, entry: str) -> str:
-        """The lines of ``__call__``."""
-        attribute, operator = _DRAFTS[self.draft]
-        draft = called(attribute, OPERATORS[operator], {"entry_point": entry, "instruction": "''"})
-        return _ENDINGS[self.ending][1].format(draft=draft, field=answer_key(OPERATORS[operator]), entry=entry)
-
 
 SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in (Shape(d, e) for d in _DRAFTS for e in _ENDINGS)}
 
@@ -93,7 +87,11 @@ def workflow(shape: Shape, domain: Domain) -> str:
     """The shape as a workflow for problems of ``domain``."""
     drafting, *ending = (built(attribute, operator) for attribute, operator in shape.operators.items())
     setup = [f"# {domain}: {shape.draft}", drafting, f"# {shape.ending}", *ending]
-    return class_text(setup, shape.body("entry_point" if domain == "code" else "'solve'"), domain == "code")
+    attribute, name = _DRAFTS[shape.draft]
+    entry = "entry_point" if domain == "code" else "'solve'"
+    draft = called(attribute, OPERATORS[name], {"entry_point": entry, "instruction": "''"})
+    body = _ENDINGS[shape.ending][1].format(draft=draft, field=answer_key(OPERATORS[name]), entry=entry)
+    return class_text(setup, body, domain == "code")
 
 
 def name_of(source: str, domain: Domain) -> str:

@@ -42,11 +42,7 @@ class FrameTooLong(FrameError):
 
 
 class Decoder:
-    """Assembles frames from pieces of any size.
-
-    Args:
-        limit: maximum bytes of a body; a longer one is refused by its header, before it is stored.
-    """
+    """Assembles frames from pieces; a body over ``limit`` bytes is refused by its header, before it is stored."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

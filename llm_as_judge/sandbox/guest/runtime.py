@@ -16,11 +16,7 @@ _MESSAGE_LIMIT = 500
 
 
 class Connection:
-    """A child's connection to the host. The result is the last message; the process exits after it.
-
-    Args:
-        frame_bytes: size limit of the result.
-    """
+    """A child's connection to the host. The last message is the result, of at most ``frame_bytes``; then it exits."""
 
     def __init__(self, sock: socket.socket, frame_bytes: int) -> None:
         self.sock = sock

@@ -21,9 +21,6 @@ _NODES = 1_000_000
 _ITEMS = 100_000
 _SAFE_INT = 1 << 63
 
-Keep = Callable[[Iterator[Any]], int]
-Stream = Callable[[int], Iterator[Any]]
-
 
 class Unsendable(TypeError):
     """The value is of a class that cannot be sent."""
@@ -78,12 +75,10 @@ _TABLE: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 _BUILD = {kind.__name__: build for kind, (_, build) in _TABLE.items()}
 
 #: Attributes of the types that can be sent.
-ATTRIBUTES = frozenset(
-    name for kind in (*_TABLE, *_TYPES.values(), type(_ for _ in ())) if kind is not Opaque for name in dir(kind)
-)
+ATTRIBUTES = frozenset[str]().union(*map(dir, {*_TABLE, *_TYPES.values(), type(_ for _ in ())} - {Opaque}))
 
 
-def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any:
+def encode(value: Any, *, opaque: bool = False, keep: Callable[[Iterator[Any]], int] | None = None) -> Any:
     """JSON data for ``value``.
 
     Args:
@@ -128,7 +123,7 @@ def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any
     return encoded(value, 0)
 
 
-def decode(data: Any, stream: Stream | None = None) -> Any:
+def decode(data: Any, stream: Callable[[int], Iterator[Any]] | None = None) -> Any:
     """Inverse of ``encode``; ``stream`` makes an iterator from its number. Raises ``Undecodable``."""
 
     def decoded(data: Any) -> Any:

@@ -14,10 +14,7 @@ _NOT_TEXT = {"list": "a list", "dict": "a dict", "call": "a call that is not awa
 
 
 class ScopeCheck(ExpressionCheck):
-    """Checks the body of a module or of a function; functions defined in it come after it.
-
-    ``answers``: the function is ``__call__``, whose value is the workflow's answer.
-    """
+    """Checks a body, then the functions defined in it; ``answers``: it is ``__call__``'s, which returns the answer."""
 
     def __init__(
         self,
@@ -46,14 +43,8 @@ class ScopeCheck(ExpressionCheck):
             of_workflow = cls is not None and cls.name == "Workflow"
             static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
             own = parameters[0] if of_workflow and parameters and not static else ""
-            ScopeCheck(
-                self._scope,
-                function.body,
-                parameters,
-                outer,
-                self_name=self._self if cls is None else own,
-                answers=of_workflow and function.name == "__call__",
-            ).run()
+            name, answers = self._self if cls is None else own, of_workflow and function.name == "__call__"
+            ScopeCheck(self._scope, function.body, parameters, outer, name, answers).run()
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
@@ -94,15 +85,13 @@ class ScopeCheck(ExpressionCheck):
         self.visit(node.value)
         self._check_discarded(node.value)
 
-    def visit_Return(self, node: ast.Return) -> None:
+    def visit_Return(self, node: ast.Return | ast.Raise) -> None:
         self.generic_visit(node)
-        if self._answers:
+        if self._answers and isinstance(node, ast.Return):
             self._check_answer(node)
         self._state.live = False
 
-    def visit_Raise(self, node: ast.Raise) -> None:
-        self.generic_visit(node)
-        self._state.live = False
+    visit_Raise = visit_Return
 
     def visit_Break(self, node: ast.Break) -> None:
         self._breaks[-1].append(self._state.copy())
@@ -182,9 +171,7 @@ class ScopeCheck(ExpressionCheck):
                 self.visit(case.guard)
             self._block(case.body)
             ends.append(self._state)
-            complete = complete or (
-                isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
-            )
+            complete |= isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
         self._state = join(ends if complete else [*ends, before])
 
     def visit_FunctionDef(self, node: Function) -> None:

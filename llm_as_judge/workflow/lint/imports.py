@@ -44,9 +44,7 @@ class Imports:
         return None
 
     def places(self, nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ast.stmt]]:
-        """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> the operator's
-        name, and the statement among ``nodes`` that puts it there.
-        """
+        """Source of every place that holds an operator (``self.ops['answer']``) -> its name and the statement."""
         found: dict[str, tuple[str, ast.stmt]] = {}
 
         def put(place: ast.expr, value: ast.expr, statement: ast.stmt, key: str = "") -> None:
@@ -71,9 +69,7 @@ class Imports:
 
 
 def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, report: Report) -> Imports:
-    """The imports among all nodes of a workflow; reports those of what does not exist, and names that ``prompt.py``
-    lacks.
-    """
+    """The imports among all nodes of a workflow; reports what does not exist, in ``prompt.py`` too."""
     prompts, prompt_error, prompt_modules = _read_prompt(prompt)
     found = Imports(known={**aflow.modules(nodes), **prompt_modules})
     tried, unread = set[ast.AST](), set[ast.AST]()
