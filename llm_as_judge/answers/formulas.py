@@ -84,10 +84,6 @@ class _Parser:
         """The next token if it is a wanted one, else an empty string."""
         return self._next() if self.peek() in wanted else ""
 
-    def _expect(self, wanted: str) -> None:
-        if self._next() != wanted:
-            raise _Unread
-
     def sum(self) -> Tree:
         parts = [self._product()]
         while sign := self._take("+", "-"):
@@ -148,7 +144,8 @@ class _Parser:
         token = self._next()
         if token in _CLOSE or token == "|":
             inner = self.sum()
-            self._expect(_CLOSE.get(token, "|"))
+            if self._next() != _CLOSE.get(token, "|"):
+                raise _Unread
             return ("abs", inner) if token == "|" else inner
         if token[0] in ".0123456789" or token.isalpha() or token in _SYMBOLS:
             if self._take("_"):

@@ -68,7 +68,7 @@ def is_no_answer(text: str) -> bool:
     if len(text) > _LONGEST:
         return not text.strip()
     said = " ".join(text.lower().split())
-    return not said or (bool(said.strip(EDGES)) and said.strip(EDGES) in _NO_ANSWER)
+    return not said or said.strip(EDGES) in _NO_ANSWER
 
 
 def says_nothing(candidate: str) -> bool:

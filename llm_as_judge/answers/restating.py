@@ -237,10 +237,8 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         lead = lead[: formula.start()]
     before, after = _stems(lead), _stems(tail)
     if not question:
-        return all(
-            w in _EMPTY | _QUANTITIES or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w))
-            for w in before + after
-        )
+        known = _EMPTY | _QUANTITIES
+        return all(w in known or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w)) for w in before + after)
     said = clean(value)
     measured = said[:1] in ("$", "€", "£", "¥") or split_unit(said) is not None
     share = by_fact or "%" in said or "/" in said or "frac" in said or "percent" in said

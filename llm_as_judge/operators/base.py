@@ -65,8 +65,3 @@ def cut_off(reply: Exchange) -> bool:
 def result(parse_ok: bool = True, error: str = "", **keys: Any) -> dict[str, Any]:
     """An operator's reply to the workflow: its documented keys plus ``parse_ok`` and ``error``."""
     return {**keys, "parse_ok": parse_ok, "error": error}
-
-
-def listing(solutions: list[str]) -> str:
-    """Solutions as lettered lines, for prompts that ask for a choice."""
-    return "\n".join(f"{chr(ord('A') + i)}: {s}" for i, s in enumerate(solutions))

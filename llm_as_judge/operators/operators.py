@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from llm_as_judge.answers.code import defines, defining_block, is_name
-from llm_as_judge.operators.base import Operator, Toolbox, cut_off, listing, result
+from llm_as_judge.operators.base import Operator, Toolbox, cut_off, result
 from llm_as_judge.operators.reading import chosen_letter, field, truth
 from llm_as_judge.sandbox.public_test import run_assert
 
@@ -226,13 +226,13 @@ def _signature(entry_point: str, text: str) -> str:
     """The function's first line if the problem shows it."""
     if not is_name(entry_point):
         return ""
-    pattern = rf"^[ \t]*((?:async )?def {entry_point}\s*\(.*?\)[^:\n]*:)"
-    found = re.search(pattern, text, re.DOTALL | re.MULTILINE)
+    found = re.search(rf"(?ms)^[ \t]*((?:async )?def {entry_point}\s*\(.*?\)[^:\n]*:)", text)
     return " ".join(found.group(1).split()) if found else ""
 
 
 async def _choice(operator: Operator, texts: list[str], problem: str) -> int | None:
-    prompt = operator.tools.prompts.ensemble.format(problem=problem, listing=listing(texts))
+    lettered = "\n".join(f"{chr(ord('A') + i)}: {text}" for i, text in enumerate(texts))
+    prompt = operator.tools.prompts.ensemble.format(problem=problem, listing=lettered)
     return chosen_letter(await operator.tools.ask(operator.NAME, prompt), len(texts))
 
 

@@ -51,10 +51,6 @@ class Sandbox:
         self._closed = False
         self._confinement: Confinement | None = None
 
-    async def start(self) -> None:
-        """Start the zygote; raises ``ConfigError`` with the cure if the mode does not work here."""
-        await self._running_zygote()
-
     async def aclose(self) -> None:
         """End every run (outcome ``fault``) and every process."""
         self._closed = True
@@ -107,12 +103,10 @@ class Sandbox:
     ) -> Execution:
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
-        Args:
-            call_operator: a ``WorkflowError`` it raises is raised inside the workflow, ``BudgetExceeded`` ends the run,
-                any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
-            operators: parameters of the operators by name.
-            prompt: text of the ``prompt.py`` that a graph imports.
-            modules: the modules of AFlow that both import; read before, as a child pays for every page it touches.
+        A ``WorkflowError`` of ``call_operator`` is raised inside the workflow, ``BudgetExceeded`` ends the run, and any
+        ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does. ``prompt`` is the text of the
+        ``prompt.py`` that a graph imports. ``modules`` are those of AFlow that both import: they are read here, as a
+        child pays for every page it touches.
         """
         job = {
             "kind": "workflow",
@@ -146,13 +140,16 @@ class Sandbox:
         """One run of ``count`` children, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
         async with gate:
             try:
-                zygote = await self._running_zygote()
+                zygote = await self.start()
             except SandboxFault as fault:
                 return [ChildRun("fault", str(fault))] * count
             return await run_children(zygote, self.config, converse, count, numpy)
 
-    async def _running_zygote(self) -> ZygoteClient:
-        """The zygote, started on first use and started again after it has died."""
+    async def start(self) -> ZygoteClient:
+        """Return the zygote, started on first use and again after it has died.
+
+        Raises ``ConfigError`` with the cure if the mode does not work here.
+        """
         loop = self._loop = self._loop or asyncio.get_running_loop()
         if loop is not asyncio.get_running_loop():
             raise RuntimeError("this Sandbox belongs to another event loop: make one for each asyncio.run()")

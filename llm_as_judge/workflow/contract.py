@@ -60,11 +60,8 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
     """The system prompt, for the configured ``operators`` and ``max_calls``."""
     rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
-    return FULL_SYSTEM.format(
-        docs="\n".join(f"- {_doc(operator)}" for operator in operators.values()),
-        skeleton=skeleton(operators),
-        rules=rules,
-    )
+    docs = "\n".join(f"- {_doc(operator)}" for operator in operators.values())
+    return FULL_SYSTEM.format(docs=docs, skeleton=skeleton(operators), rules=rules)
 
 
 def _doc(operator: Any) -> str:

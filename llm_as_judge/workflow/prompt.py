@@ -109,10 +109,7 @@ class Layer1:
     def within(
         self, question: Question, examples: Sequence[Example], fits: Callable[[Prompt], bool]
     ) -> tuple[Prompt, int]:
-        """The prompt with as many of ``examples``, best first, as ``fits`` allows, and their number.
-
-        An example brings its own problem's context: with all of them, problems with long contexts would never fit.
-        """
+        """The prompt with as many ``examples``, best first, as ``fits`` (each brings a context), and their number."""
         for shown in range(len(examples), 0, -1):
             if fits(prompt := self(question, examples[:shown])):
                 return prompt, shown

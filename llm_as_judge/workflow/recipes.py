@@ -106,9 +106,8 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
     ensembles = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
-        made = [Recipe(draft, after=after)]
-        for samples, ensemble in itertools.product((2, 3, 4, 5), ensembles):
-            made.append(Recipe(draft, samples, ensemble, after=after))
+        several = itertools.product((2, 3, 4, 5), ensembles)
+        made = [Recipe(draft, after=after), *(Recipe(draft, *each, after=after) for each in several)]
         made += [Recipe(draft, 3, ensemble, early_end=True, after=after) for ensemble in ensembles]
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
@@ -136,12 +135,9 @@ def write(
     one_instruction: bool = False,
     class_first: bool = False,
 ) -> str:
-    """``recipe`` as a workflow for problems of ``domain``.
+    """``recipe`` as a workflow for ``domain``, with probability ``varied`` with random names and idioms, not the first.
 
-    Args:
-        varied: probability of random names and idioms; otherwise the first of each is used.
-        one_instruction: use the first instruction; otherwise a random one.
-        class_first: put imports inside the class.
+    ``one_instruction``: the first, not a random one; ``class_first``: imports are inside the class.
     """
     vary = rng.random() < varied
     attribute = {}

@@ -83,8 +83,7 @@ def absolute(node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     parents = PACKAGE.split(".")
-    above = parents[: max(0, len(parents) - node.level + 1)]
-    return ".".join([*above, *([node.module] if node.module else [])])
+    return ".".join(filter(None, [*parents[: max(0, len(parents) - node.level + 1)], node.module]))
 
 
 def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:

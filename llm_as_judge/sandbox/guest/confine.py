@@ -78,11 +78,7 @@ def prepare_zygote() -> None:
 
 
 def confine(plan: ConfinementPlan, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, files: int) -> None:
-    """Apply ``plan`` to the calling process permanently; it dies with its ``parent``, the zygote.
-
-    Raises:
-        OSError: a layer could not be applied; the caller must not run foreign code.
-    """
+    """Apply ``plan`` permanently; the process dies with ``parent``. After ``OSError``, it must run no foreign code."""
     layers = plan.layers
     if layers & OWN_UID:
         uid = _FIRST_UID + slot % _UIDS

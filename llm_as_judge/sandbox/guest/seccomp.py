@@ -55,9 +55,8 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, co
 
 def machine() -> str | None:
     """This machine's architecture, None if there is no table for it."""
-    name = platform.machine()
-    known = sys.platform == "linux" and name in _ARCHITECTURES and sys.maxsize > 1 << 32
-    return name if known else None
+    known = sys.platform == "linux" and platform.machine() in _ARCHITECTURES and sys.maxsize > 1 << 32
+    return platform.machine() if known else None
 
 
 def numbers(architecture: str, *, files: bool) -> dict[str, int]:

@@ -79,16 +79,10 @@ ATTRIBUTES = frozenset[str]().union(*map(dir, {*_TABLE, *_TYPES.values(), type(_
 
 
 def encode(value: Any, *, opaque: bool = False, keep: Callable[[Iterator[Any]], int] | None = None) -> Any:
-    """JSON data for ``value``.
+    """JSON data for ``value``; raises ``Unsendable``, or ``ValueError`` if it is nested too deeply or too large.
 
-    Args:
-        opaque: send objects of other classes as their truth value.
-        keep: called with an iterator, returns a number under which its items can be requested. Without it, an
-            iterator is sent as its items.
-
-    Raises:
-        Unsendable: the value holds an object of a class that cannot be sent.
-        ValueError: it is nested too deeply or too large.
+    ``opaque``: objects of other classes are sent as their truth value. ``keep`` returns the number under which an
+    iterator's items can be requested; without it, an iterator is sent as its items.
     """
     left = _NODES
 

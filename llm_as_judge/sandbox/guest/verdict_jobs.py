@@ -12,16 +12,16 @@ import importlib
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest import values
-from llm_as_judge.sandbox.guest.runtime import Connection, execute, finished, message_of
+from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute, finished, message_of
 
 
 def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
     """The solution's child: execute it, then answer calls until the host closes the connection."""
-    function = _function(execute(job["source"], "solution", job["prelude"]), job["entry_point"])
+    function = defined(execute(job["source"], "solution", job["prelude"]), job["entry_point"])
     streams: list[Iterator[Any]] = []
 
     def encode(value: Any) -> Any:
@@ -51,12 +51,6 @@ def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
     while True:
         request = host.receive()
         host.send(items(streams[request["stream"]], request["count"]) if "stream" in request else call(request))
-
-
-def _function(namespace: Mapping[str, Any], name: str) -> Any:
-    if name not in namespace:
-        raise NameError(f"name {name!r} is not defined")
-    return namespace[name]
 
 
 @contextlib.contextmanager
@@ -90,17 +84,14 @@ def test_together(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     know it. One that searches the interpreter's frames during a call can find it, so the verdict is weak.
     """
     namespace = execute(job["source"], "solution", job["prelude"])
-    _function(namespace, job["entry_point"])
+    defined(namespace, job["entry_point"])
     tests = host.receive()
     _run_tests(tests["source"], dict(namespace), job["entry_point"])
     return {"end": "finished", "nonce": tests["nonce"]}
 
 
 def _run_tests(source: str, namespace: dict[str, Any], entry_point: str, may_exit: bool = False) -> None:
-    """Execute the tests as a script in ``namespace``, then call its ``check``. Raises the first failure.
-
-    ``may_exit``: ``sys.exit(0)`` ends the script, not the run.
-    """
+    """Run the tests as a script, then its ``check``. ``may_exit``: ``sys.exit(0)`` ends the script, not the run."""
     candidate, before = namespace[entry_point], namespace.get("check")
     # The tests under ``if __name__ == "__main__"`` count.
     namespace.update(__name__="__main__", __file__="tests.py")

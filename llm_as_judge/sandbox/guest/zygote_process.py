@@ -68,8 +68,7 @@ class ZygoteProcess:
         selector.register(self.wake, selectors.EVENT_READ, self.reap)
         gc.collect()
         gc.freeze()  # the collector of a child would write to the pages it shares with this process
-        ready = frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers)
-        self.control.sendall(ready)
+        self.control.sendall(frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers))
         while True:
             for key, _ in selector.select():
                 key.data()

@@ -46,13 +46,7 @@ class Facts:
 
 
 def lint(source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = "") -> Facts:
-    """Parse and check a workflow's text.
-
-    Args:
-        entry_point: of a code problem; adds W107.
-        operators: those a workflow may use.
-        prompt: text of the ``prompt.py`` that it may import.
-    """
+    """Parse and check a workflow's text; ``entry_point`` adds W107, ``prompt`` is the ``prompt.py`` it may import."""
     report = Report()
     try:
         tree = quiet_parse(source, LONGEST_PARSED)

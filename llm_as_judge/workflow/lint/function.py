@@ -85,13 +85,15 @@ class ScopeCheck(ExpressionCheck):
         self.visit(node.value)
         self._check_discarded(node.value)
 
-    def visit_Return(self, node: ast.Return | ast.Raise) -> None:
+    def visit_Return(self, node: ast.Return) -> None:
         self.generic_visit(node)
-        if self._answers and isinstance(node, ast.Return):
+        if self._answers:
             self._check_answer(node)
         self._state.live = False
 
-    visit_Raise = visit_Return
+    def visit_Raise(self, node: ast.Raise) -> None:
+        self.generic_visit(node)
+        self._state.live = False
 
     def visit_Break(self, node: ast.Break) -> None:
         self._breaks[-1].append(self._state.copy())

@@ -14,11 +14,9 @@ from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.values import bound_names
 
-_DISCOURAGED = frozenset(
-    (
-        "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",
-        "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
-    )
+_DISCOURAGED = (
+    "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",
+    "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
 )  # fmt: skip
 #: Modules whose names may all be imported at once.
 _STARRED = ("typing", "math", "collections", "itertools", "functools", "statistics", "asyncio", "dataclasses")
