@@ -25,16 +25,12 @@ def no_enhancement(operator: str, domain: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The executor model and its prompts, the sandbox, the question and Layer 2.
-
-    ``run_code(source, call=name, args=[...])`` runs code in the sandbox; ``enhance(operator, domain)`` gives the
-    Layer 2 instruction put before the operator's prompt, or ``""``.
-    """
+    """The executor model and its prompts, the sandbox, the question and Layer 2."""
 
     llm: Chat
-    run_code: Callable[..., Coroutine[Any, Any, CodeResult]]
+    run_code: Callable[..., Coroutine[Any, Any, CodeResult]]  # (source, call=name, args=[...]), in the sandbox
     question: Question
-    enhance: Callable[[str, str], str] = no_enhancement
+    enhance: Callable[[str, str], str] = no_enhancement  # (operator, domain) -> what goes before the prompt, or ""
     prompts: Prompts = FULL
 
     async def reply(self, operator: str, prompt: str) -> Exchange:

@@ -249,6 +249,5 @@ def _most_common(texts: list[str]) -> str:
 
 
 CLASSES: tuple[Any, ...] = (
-    Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,
-    Programmer, Test, Format, Review, Revise,
+    Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble, Programmer, Test, Format, Review, Revise,
 )  # fmt: skip

@@ -66,7 +66,7 @@ async def run_children(
 
 
 class Clock:
-    """Kills the children at their deadline: paused while the host works for them, moved once if the host stood."""
+    """Kills the children at their deadline: paused while the host works for them, put off once if it stood still."""
 
     def __init__(self, seconds: float, children: Sequence[Child]) -> None:
         self._loop = asyncio.get_running_loop()

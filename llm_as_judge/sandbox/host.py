@@ -32,10 +32,8 @@ class Sandbox:
     """Runs foreign code: any number of runs at once, on one event loop for its whole life.
 
     ``start()``, or the first run, chooses the mode by a self-test, whose result ``describe()`` returns.
-
-    Args:
-        max_code_runs: concurrent runs of ``run_code`` and ``verdict``, which mostly compute (default: two per core).
-        without: bits of layers (``guest.confine``) to leave out, for tests of the layers.
+    ``max_code_runs`` limits concurrent runs of ``run_code`` and ``verdict``, which mostly compute (default: two per
+    core); ``without`` are bits of layers (``guest.confine``) to leave out, for tests of the layers.
     """
 
     def __init__(self, config: SandboxConfig, *, max_code_runs: int | None = None, without: int = 0) -> None:
@@ -146,10 +144,7 @@ class Sandbox:
             return await run_children(zygote, self.config, converse, count, numpy)
 
     async def start(self) -> ZygoteClient:
-        """Return the zygote, started on first use and again after it has died.
-
-        Raises ``ConfigError`` with the cure if the mode does not work here.
-        """
+        """The zygote, started on first use and after it died; ``ConfigError`` with the cure if the mode fails here."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         if loop is not asyncio.get_running_loop():
             raise RuntimeError("this Sandbox belongs to another event loop: make one for each asyncio.run()")

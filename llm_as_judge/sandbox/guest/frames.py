@@ -75,9 +75,8 @@ def encode(message: Any) -> bytes:
 def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
     """The message of a frame's body, with unpaired surrogates replaced.
 
-    Raises:
-        FrameTooLong: more than ``values`` values; found before any object is created.
-        FrameError: nested more than ``DEPTH`` deep, or not a JSON object.
+    Raises ``FrameTooLong`` for more than ``values`` values, before any object is created, and ``FrameError`` for what
+    is nested more than ``DEPTH`` deep or no JSON object.
     """
     _check_size(body, values)
     surrogates = b"\\ud" in body or b"\\uD" in body

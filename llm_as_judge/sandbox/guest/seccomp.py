@@ -66,10 +66,9 @@ def numbers(architecture: str, *, files: bool) -> dict[str, int]:
 
 def program(architecture: str, *, files: bool) -> bytes:
     """The filter; ``files`` False leaves out every call that opens or looks up a file."""
-    tag = _ARCHITECTURES[architecture][0]
     code: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
-        (_EQUAL, 1, 0, tag),
+        (_EQUAL, 1, 0, _ARCHITECTURES[architecture][0]),
         (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER_OFFSET),
     ]

@@ -95,13 +95,11 @@ class ScopeCheck(ExpressionCheck):
         self.generic_visit(node)
         self._state.live = False
 
-    def visit_Break(self, node: ast.Break) -> None:
-        self._breaks[-1].append(self._state.copy())
+    def _jump(self, node: ast.Break | ast.Continue) -> None:
+        (self._breaks if isinstance(node, ast.Break) else self._continues)[-1].append(self._state.copy())
         self._state.live = False
 
-    def visit_Continue(self, node: ast.Continue) -> None:
-        self._continues[-1].append(self._state.copy())
-        self._state.live = False
+    visit_Break = visit_Continue = _jump
 
     def visit_If(self, node: ast.If) -> None:
         if not self._outer and any(name in ast.unparse(node.test) for name in ("__name__", "TYPE_CHECKING")):
