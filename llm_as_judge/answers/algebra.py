@@ -14,12 +14,12 @@ import os
 import queue
 import random
 import select
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
 from llm_as_judge.answers.formulas import Tree, approximate, exact, nodes, symbols
@@ -70,24 +70,21 @@ def equal(a: Tree, b: Tree) -> bool:
     return (matrices or _agree(a, b)) and proved(a, b)
 
 
-def _values(a: Tree, b: Tree) -> Iterator[tuple[complex | None, complex | None]]:
-    """Both values at a few fixed points."""
-    draw = random.Random(20)
-    names = sorted(symbols(a) | symbols(b))
+def _agree(a: Tree, b: Tree) -> bool:
+    """Whether both have the same value at a few fixed points."""
+    draw, names = random.Random(20), sorted(symbols(a) | symbols(b))
     for _ in range(_POINTS):
         at = {name: draw.uniform(0.3, 2.7) for name in names}
-        yield approximate(a, at), approximate(b, at)
-
-
-def _agree(a: Tree, b: Tree) -> bool:
-    pairs = _values(a, b)
-    return all(x is not None and y is not None and abs(x - y) <= 1e-7 * max(1.0, abs(x), abs(y)) for x, y in pairs)
+        x, y = approximate(a, at), approximate(b, at)
+        if x is None or y is None or not abs(x - y) <= 1e-7 * max(1.0, abs(x), abs(y)):
+            return False
+    return True
 
 
 class _Worker:
     """One process, used by one thread at a time. It ends with its input, and when a request takes too long."""
 
-    process: subprocess.Popen[bytes] | None = None
+    process: Popen[bytes] | None = None
     ended = ""  # why the process gave no reply; empty if the request itself ended it
 
     def ask(self, request: Mapping[str, Any], cpu_s: float) -> tuple[bool | None, float]:
@@ -116,13 +113,8 @@ class _Worker:
 
     def _start(self) -> None:
         # -I: neither the working directory nor the environment chooses what is imported
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", str(_WORKER)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"},
-        )
+        command, env = [sys.executable, "-I", str(_WORKER)], {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+        self.process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, env=env)
         if not self._line(_START_LIMIT_S):
             raise OSError(f"it did not start within {_START_LIMIT_S:g} s; is sympy installed?")
 
@@ -176,10 +168,7 @@ def proved(a: Tree, b: Tree) -> bool:
 
 
 def verified(reply: str, golds: Sequence[str]) -> bool:
-    """Whether math-verify takes the last box or final expression of ``reply`` for one of ``golds``.
-
-    A reply that takes more than ``VERIFY_CPU_S`` is wrong. Raises ``InfrastructureError`` if the process failed.
-    """
+    """Whether math-verify takes ``reply`` in ``VERIFY_CPU_S``; ``InfrastructureError`` if the process failed."""
     worker = _idle.get()
     try:
         same, _ = worker.ask({"reply": reply, "golds": list(golds)}, VERIFY_CPU_S)

@@ -47,8 +47,7 @@ def defines(source: str, name: str) -> bool:
     """Whether ``source`` has a function, a class or a variable of that name."""
     if not is_name(name):
         return False
-    pattern = rf"^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)"
-    return re.search(pattern, source, re.MULTILINE) is not None
+    return re.search(rf"(?m)^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)", source) is not None
 
 
 def defining_block(text: str, name: str) -> str:

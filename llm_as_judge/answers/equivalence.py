@@ -120,24 +120,22 @@ def matches(answer: str, references: Sequence[str], domain: Domain, question: st
     return compare(answer, references, domain, question) == "same"
 
 
-def _accepted(
-    answer: str, references: Sequence[str], domain: Domain, question: str, cut_off: bool, any_mark: bool
-) -> bool:
+def _accepted(answer: str, golds: Sequence[str], domain: Domain, question: str, cut_off: bool, any_mark: bool) -> bool:
     if domain == "code":
-        return any(equivalent(answer, reference, domain) for reference in references)
+        return any(equivalent(answer, gold, domain) for gold in golds)
     if is_error(answer):
         return False
     said = _readings(answer, domain, question, cut_off)
     if any_mark and domain == "math" and (marked := last_mark(answer)) is not None:
         said = (*said, marked)
-    for reference in references:
+    for reference in golds:
         wanted = letter(reference)
         if not cut_off and wanted and chosen_option(answer, question) == wanted:
             return True
         if domain == "qa" and not (cut_off or wanted) and _fact(answer, reference, question):
             return True
-        agree, golds = (_same_qa, (reference,)) if domain == "qa" else (_same_maths, _gold(reference, question))
-        if any(agree(text, gold, question) for text in said for gold in golds):
+        agree, forms = (_same_qa, (reference,)) if domain == "qa" else (_same_maths, _gold(reference, question))
+        if any(agree(text, form, question) for text in said for form in forms):
             return True
     return False
 

@@ -84,10 +84,6 @@ class _Parser:
         """The next token if it is a wanted one, else an empty string."""
         return self._next() if self.peek() in wanted else ""
 
-    def _expect(self, wanted: str) -> None:
-        if self._next() != wanted:
-            raise _Unread
-
     def sum(self) -> Tree:
         parts = [self._product()]
         while sign := self._take("+", "-"):
@@ -148,7 +144,8 @@ class _Parser:
         token = self._next()
         if token in _CLOSE or token == "|":
             inner = self.sum()
-            self._expect(_CLOSE.get(token, "|"))
+            if self._next() != _CLOSE.get(token, "|"):
+                raise _Unread
             return ("abs", inner) if token == "|" else inner
         if token[0] in ".0123456789" or token.isalpha() or token in _SYMBOLS:
             if self._take("_"):
@@ -183,9 +180,7 @@ class _Parser:
         if exponent is not None and exponent[0] == "neg":  # an inverse function or a power
             raise _Unread
         argument = self._argument()
-        tree: Tree = ("fn", name, argument)
-        if base is not None:
-            tree = ("div", ("fn", "ln", argument), ("fn", "ln", base))
+        tree = ("fn", name, argument) if base is None else ("div", ("fn", "ln", argument), ("fn", "ln", base))
         return tree if exponent is None else ("pow", tree, exponent)
 
     def _argument(self) -> Tree:
@@ -232,10 +227,7 @@ def arranged(tree: Tree) -> Tree:
     kind, *parts = tree
     parts = [arranged(part) if isinstance(part, tuple) else part for part in parts]
     if kind == "add":
-        return (
-            kind,
-            *sorted((inner for part in parts for inner in (part[1:] if part[0] == kind else (part,))), key=repr),
-        )
+        return (kind, *sorted((one for part in parts for one in (part[1:] if part[0] == kind else (part,))), key=repr))
     if kind not in ("neg", "mul", "div"):
         return (kind, *parts)
     signs, above, below = zip(*(part[1:] if part[0] == "product" else (1, (part,), ()) for part in parts), strict=True)
@@ -244,9 +236,7 @@ def arranged(tree: Tree) -> Tree:
             return (kind, *parts)
         above, below = above[:1], above[1:]
     sign = math.prod(signs) * (-1 if kind == "neg" else 1)
-    factors = [
-        sorted((one for part in side for one in part if one != ("num", "1")), key=repr) for side in (above, below)
-    ]
+    factors = [sorted((f for part in side for f in part if f != ("num", "1")), key=repr) for side in (above, below)]
     alone = factors[0] if sign > 0 and len(factors[0]) == 1 and not factors[1] else None
     return alone[0] if alone else ("product", sign, tuple(factors[0]), tuple(factors[1]))
 

@@ -3,11 +3,14 @@ r"""The usual scorers of the benchmarks: what published tables count as right.
 GSM8K: the last number of the reply (``flexible-extract``) and the number after ``####`` (``strict-match``), as in
 lm-evaluation-harness. MATH: math-verify on the last box or final expression; it reads neither bare answers nor plain
 notation (``(2, 3)``, ``oo``, ``1e-3``), so what the rules accept is right too. Multiple choice: the letter. SQuAD 2.0
-and HotpotQA: ``qa_metrics``. Code is judged by its tests. They are easier to game than the rules of ``equivalence``.
+and HotpotQA: exact match and token F1; for SQuAD, a reply that says in words that there is no answer counts as empty.
+Code is judged by its tests. They are easier to game than the rules of ``equivalence``.
 """
 
 import logging
 import re
+import string
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -16,7 +19,7 @@ from typing import Literal
 from llm_as_judge.answers.algebra import verified
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, visible
-from llm_as_judge.answers.qa_metrics import hotpot_em, hotpot_f1, normalize_squad, squad_em, squad_f1
+from llm_as_judge.answers.nonanswers import EDGES, is_no_answer, non_answer
 from llm_as_judge.types import Question, Reference
 
 logger = logging.getLogger(__name__)
@@ -57,6 +60,19 @@ _CLAUSE_END = re.compile(
     re.IGNORECASE,
 )
 _PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
+
+_LONGEST = 200  # characters of a reply that there is no answer
+_TEXT = r"(?:passage|context|text|paragraph|article|document|information|source)"
+#: Where an answer was looked for, before or after the words that there is none.
+_PLACE = re.compile(
+    r"\A(?:the|this|that) (?:question|answer) (?:is )?"
+    rf"|[ ,]+(?:from|by|in|with|using|based on|given|according to)\b(?: \w+){{0,3}} {_TEXT}"
+    r"(?: (?:given|provided|above))?\Z"
+)
+_SILENT = re.compile(
+    rf"(?:the|this|that)(?: \w+)? {_TEXT} (?:does not|doesn't|did not|never) "
+    r"(?:say|state|mention|specify|provide|contain|give|answer|tell|include)[a-z ]{0,60}"
+)
 
 
 def scores(metric: Metric, answer: str | None, question: Question, reference: Reference) -> Scores:
@@ -157,10 +173,63 @@ def _folded(text: str) -> str:
     return " ".join(_MARKUP.sub(" ", text).split()).strip(" .").casefold()
 
 
+def normalize_squad(text: str) -> str:
+    """SQuAD's ``normalize_answer``: lower case, no ASCII punctuation, no articles, single spaces."""
+    text = "".join(char for char in text.lower() if char not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def squad_em(prediction: str, golds: Sequence[str]) -> float:
+    """Exact match after normalisation, the best over ``golds``; no gold means there is no answer."""
+    return float(_squad_prediction(prediction, golds) in _squad_golds(golds))
+
+
+def squad_f1(prediction: str, golds: Sequence[str]) -> float:
+    """Token F1, best over ``golds`` (Rajpurkar et al. 2018); with no answer on either side it is 0 or 1."""
+    said = _squad_prediction(prediction, golds)
+    return max(_f1(said, gold) if said and gold else float(said == gold) for gold in _squad_golds(golds))
+
+
+def hotpot_em(prediction: str, golds: Sequence[str]) -> float:
+    """Exact match after normalisation, the best over ``golds``."""
+    return float(normalize_squad(prediction) in map(normalize_squad, golds))
+
+
+def hotpot_f1(prediction: str, golds: Sequence[str]) -> float:
+    """Token F1, best over ``golds`` (Yang et al. 2018): if either side is yes, no or noanswer and they differ, 0."""
+    said, wanted = normalize_squad(prediction), map(normalize_squad, golds or ("",))
+    fixed = {"yes", "no", "noanswer"}
+    return max(0.0 if said != gold and fixed & {said, gold} else _f1(said, gold) for gold in wanted)
+
+
+def _squad_golds(golds: Sequence[str]) -> list[str]:
+    """Normalised golds without those that consist of articles and signs only."""
+    return [gold for gold in map(normalize_squad, golds) if gold] or [""]
+
+
+def _squad_prediction(text: str, golds: Sequence[str]) -> str:
+    said = normalize_squad(text)
+    return said if said in map(normalize_squad, golds) or not abstains(text) else ""
+
+
+def abstains(text: str) -> bool:
+    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it."""
+    if is_no_answer(text) or len(text) > _LONGEST:
+        return is_no_answer(text)
+    said = " ".join(text.lower().replace("\u2019", "'").split()).strip(EDGES)
+    bare = _PLACE.sub("", said)
+    return is_no_answer(bare) or non_answer(bare) == "ignorance" or _SILENT.fullmatch(said) is not None
+
+
+def _f1(said: str, gold: str) -> float:
+    words, wanted = said.split(), gold.split()
+    common = sum((Counter(words) & Counter(wanted)).values())
+    return 2 * common / (len(words) + len(wanted)) if common else 0.0
+
+
 def _stated(answer: str, golds: Sequence[str]) -> str:
     """A reply that is a gold answer as it is; of any other, what it states ("It is Rome": Rome)."""
-    whole = normalize_squad(answer) in map(normalize_squad, golds)
-    return answer if whole else extract_answer(answer, "qa")
+    return answer if normalize_squad(answer) in map(normalize_squad, golds) else extract_answer(answer, "qa")
 
 
 def _squad2(answer: str, question: Question, reference: Reference) -> Scores:

@@ -12,9 +12,7 @@ from llm_as_judge.answers.notation import clean
 
 NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
 
-_NO_ANSWER = frozenset(
-    ("", "unanswerable", "no answer", "noanswer", "not answerable", "cannot be determined", "cannot be answered")
-)
+_NO_ANSWER = "unanswerable|no answer|noanswer|not answerable|cannot be determined|cannot be answered".split("|")
 EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
 _LONGEST = 200
 #: Openers that announce an answer without giving one, in the languages in which they are known to fool judges.
@@ -66,14 +64,11 @@ _ERROR = re.compile(
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether ``text`` says that the question has no answer (SQuAD2): nothing, or one of a few fixed wordings.
-
-    A lone sign does not count as nothing.
-    """
+    """Whether ``text`` says that a question has no answer (SQuAD2): nothing, not even a sign, or a fixed wording."""
     if len(text) > _LONGEST:
         return not text.strip()
     said = " ".join(text.lower().split())
-    return not said or (bool(said.strip(EDGES)) and said.strip(EDGES) in _NO_ANSWER)
+    return not said or said.strip(EDGES) in _NO_ANSWER
 
 
 def says_nothing(candidate: str) -> bool:

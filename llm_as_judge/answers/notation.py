@@ -103,12 +103,8 @@ _SMALL = (
     "seventeen eighteen nineteen"
 ).split()
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_WORDS = {word: i for i, word in enumerate(_SMALL)}
-_WORDS |= {
-    f"{ten} {one}".removesuffix(" zero"): 10 * i + j
-    for i, ten in enumerate(_TENS, 2)
-    for j, one in enumerate(_SMALL[:10])
-}
+_TO_99 = [*_SMALL, *(f"{ten} {one}".removesuffix(" zero") for ten in _TENS for one in _SMALL[:10])]
+_WORDS = {word: i for i, word in enumerate(_TO_99)}
 SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _ORDINALS += [f"{word}th" for word in _SMALL[13:]] + ["twentieth"]

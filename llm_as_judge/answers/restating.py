@@ -185,9 +185,7 @@ def _clause(text: str, question: str, by_fact: bool) -> _Clause:
     noun, head = (tuple(s for s in part if s not in _UNNAMED) for part in (noun, takewhile(lambda s: s != "of", noun)))
     if not noun and "many" in stems and "of" not in stems:  # 60 tulips, if asked how many tulips remain
         head = tuple(words[:1])
-    subject = next((i for i, word in enumerate(words) if word not in _names(text) | {"of"}), len(words)) or bool(
-        auxiliary
-    )
+    subject = next((i for i, w in enumerate(words) if w not in _names(text) | {"of"}), len(words)) or bool(auxiliary)
     statements = {*_statements(tuple(words), {*ends, len(words)}, subject, _names(question))}
     if by_fact and (preposition or start < 0):  # released in which year; "Yes, it is."
         statements |= {(pronoun, *(words if preposition else ())) for pronoun in _PRONOUNS}
@@ -239,10 +237,8 @@ def restates(lead: str, question: str, value: str = "", tail: str = "", *, by_fa
         lead = lead[: formula.start()]
     before, after = _stems(lead), _stems(tail)
     if not question:
-        return all(
-            w in _EMPTY | _QUANTITIES or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w))
-            for w in before + after
-        )
+        known = _EMPTY | _QUANTITIES
+        return all(w in known or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w)) for w in before + after)
     said = clean(value)
     measured = said[:1] in ("$", "€", "£", "¥") or split_unit(said) is not None
     share = by_fact or "%" in said or "/" in said or "frac" in said or "percent" in said

@@ -147,6 +147,4 @@ def _same_relation(a: Value, b: Value, in_form: bool) -> bool:
     if in_form:
         return any((p[0], arranged(p[1]), arranged(p[2])) == (r[0], arranged(r[1]), arranged(r[2])) for r in turned)
     difference = ("add", p[1], ("neg", p[2]))
-    return any(
-        p[0] == sign and algebra.equal(difference, ("add", left, ("neg", right))) for sign, left, right in turned
-    )
+    return any(p[0] == sign and algebra.equal(difference, ("add", x, ("neg", y))) for sign, x, y in turned)

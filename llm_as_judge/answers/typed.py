@@ -71,5 +71,4 @@ def is_copied(said: str, question: str, references: tuple[str, ...]) -> bool:
     if not asked.strip() or any(f" {plain(reference)} " in asked for reference in references):
         return False
     sentences = [words for part in re.split(r"[.?!\n]", said.replace(question, "\n")) if (words := plain(part))]
-    whole = plain(said)
-    return len(whole.split()) > _COPIED and all(f" {words} " in asked for words in sentences)
+    return len(plain(said).split()) > _COPIED and all(f" {words} " in asked for words in sentences)

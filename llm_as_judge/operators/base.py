@@ -25,16 +25,12 @@ def no_enhancement(operator: str, domain: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The executor model and its prompts, the sandbox, the question and Layer 2.
-
-    ``run_code(source, call=name, args=[...])`` runs code in the sandbox; ``enhance(operator, domain)`` gives the
-    Layer 2 instruction put before the operator's prompt, or ``""``.
-    """
+    """The executor model and its prompts, the sandbox, the question and Layer 2."""
 
     llm: Chat
-    run_code: Callable[..., Coroutine[Any, Any, CodeResult]]
+    run_code: Callable[..., Coroutine[Any, Any, CodeResult]]  # (source, call=name, args=[...]), in the sandbox
     question: Question
-    enhance: Callable[[str, str], str] = no_enhancement
+    enhance: Callable[[str, str], str] = no_enhancement  # (operator, domain) -> what goes before the prompt, or ""
     prompts: Prompts = FULL
 
     async def reply(self, operator: str, prompt: str) -> Exchange:
@@ -47,9 +43,7 @@ class Toolbox:
 
 
 class Operator:
-    """Base of the ten operators: ``RESULT`` maps the keys of the result to their types, ``SUMMARY`` is for the
-    policy.
-    """
+    """Base of the ten operators: ``RESULT`` has the type of each key of the result, ``SUMMARY`` is for the policy."""
 
     NAME: ClassVar[str]
     RESULT: ClassVar[Mapping[str, type]]
@@ -67,8 +61,3 @@ def cut_off(reply: Exchange) -> bool:
 def result(parse_ok: bool = True, error: str = "", **keys: Any) -> dict[str, Any]:
     """An operator's reply to the workflow: its documented keys plus ``parse_ok`` and ``error``."""
     return {**keys, "parse_ok": parse_ok, "error": error}
-
-
-def listing(solutions: list[str]) -> str:
-    """Solutions as lettered lines, for prompts that ask for a choice."""
-    return "\n".join(f"{chr(ord('A') + i)}: {s}" for i, s in enumerate(solutions))

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from llm_as_judge.answers.code import defines, defining_block, is_name
-from llm_as_judge.operators.base import Operator, Toolbox, cut_off, listing, result
+from llm_as_judge.operators.base import Operator, Toolbox, cut_off, result
 from llm_as_judge.operators.reading import chosen_letter, field, truth
 from llm_as_judge.sandbox.public_test import run_assert
 
@@ -31,9 +31,7 @@ class Custom(Operator):
 
 
 class AnswerGenerate(Operator):
-    """Step-by-step reasoning and an answer. A reply without tags or labels is taken whole as the answer, with
-    ``parse_ok=False``; one cut off before its answer has none.
-    """
+    """A reasoned answer. A reply without tags is taken whole, with ``parse_ok=False``; one cut off has none."""
 
     NAME = "AnswerGenerate"
     RESULT: ClassVar = {"thought": str, "answer": str}
@@ -50,9 +48,7 @@ class AnswerGenerate(Operator):
 
 
 class CustomCodeGenerate(Operator):
-    """One draft of the function. The prompt has the workflow's instruction first, then the function's signature and one
-    public test if the question has them.
-    """
+    """One draft of the function, asked for with its signature and one public test if the question has them."""
 
     NAME = "CustomCodeGenerate"
     RESULT: ClassVar = {"response": str}
@@ -122,9 +118,7 @@ class MdEnsemble(Operator):
 
 
 class Programmer(Operator):
-    """Writes ``solve()`` and runs it, up to three times, with the last error in the prompt. ``output`` is the text of
-    what ``solve()`` returned, empty if all tries failed.
-    """
+    """Writes ``solve()`` and runs it, up to three times; ``output`` is its value as text, empty if all tries failed."""
 
     NAME = "Programmer"
     RESULT: ClassVar = {"code": str, "output": str}
@@ -149,9 +143,7 @@ class Programmer(Operator):
 
 
 class Test(Operator):
-    """Runs the question's public tests and asks for a corrected solution when one fails. ``result`` is True if all
-    pass. Without public tests, the function only has to load.
-    """
+    """Runs the public tests and asks for a correction when one fails. Without tests, the function only has to load."""
 
     NAME = "Test"
     RESULT: ClassVar = {"result": bool, "solution": str}
@@ -213,9 +205,7 @@ class Review(Operator):
 
 
 class Revise(Operator):
-    """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, leaves the solution as
-    it was.
-    """
+    """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, changes nothing."""
 
     NAME = "Revise"
     RESULT: ClassVar = {"solution": str}
@@ -236,13 +226,13 @@ def _signature(entry_point: str, text: str) -> str:
     """The function's first line if the problem shows it."""
     if not is_name(entry_point):
         return ""
-    pattern = rf"^[ \t]*((?:async )?def {entry_point}\s*\(.*?\)[^:\n]*:)"
-    found = re.search(pattern, text, re.DOTALL | re.MULTILINE)
+    found = re.search(rf"(?ms)^[ \t]*((?:async )?def {entry_point}\s*\(.*?\)[^:\n]*:)", text)
     return " ".join(found.group(1).split()) if found else ""
 
 
 async def _choice(operator: Operator, texts: list[str], problem: str) -> int | None:
-    prompt = operator.tools.prompts.ensemble.format(problem=problem, listing=listing(texts))
+    lettered = "\n".join(f"{chr(ord('A') + i)}: {text}" for i, text in enumerate(texts))
+    prompt = operator.tools.prompts.ensemble.format(problem=problem, listing=lettered)
     return chosen_letter(await operator.tools.ask(operator.NAME, prompt), len(texts))
 
 
@@ -259,6 +249,5 @@ def _most_common(texts: list[str]) -> str:
 
 
 CLASSES: tuple[Any, ...] = (
-    Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble,
-    Programmer, Test, Format, Review, Revise,
+    Custom, AnswerGenerate, CustomCodeGenerate, ScEnsemble, MdEnsemble, Programmer, Test, Format, Review, Revise,
 )  # fmt: skip

@@ -34,20 +34,17 @@ _BLOCK = "Reply with one ```python block that holds the whole code, with every i
 
 FULL = Prompts(
     answer_generate=(
-        "Think step by step, then give the final answer of the problem below.\n"
-        f"{_ONLY}"
+        f"Think step by step, then give the final answer of the problem below.\n{_ONLY}"
         "<thought>your reasoning</thought>\n"
         "<answer>the final answer alone, as short as possible</answer>\n\n"
         "Problem:\n{input}"
     ),
     custom_code_generate=(
-        "{instruction}Write the Python function {entry_point} that the problem below asks for.\n"
-        f"{_BLOCK}"
+        f"{{instruction}}Write the Python function {{entry_point}} that the problem below asks for.\n{_BLOCK}"
         "{signature}{example}\nProblem:\n{problem}"
     ),
     ensemble=(
-        "Choose the solution of the problem below that is most likely right; agreement among them is a sign.\n"
-        f"{_ONLY}"
+        f"Choose the solution of the problem below that is most likely right; agreement among them is a sign.\n{_ONLY}"
         "<thought>your reasoning</thought>\n"
         "<solution_letter>the letter of the solution</solution_letter>\n\n"
         "{listing}\n\nProblem:\n{problem}"
@@ -58,8 +55,7 @@ FULL = Prompts(
         "{analysis}{failure}\nProblem:\n{problem}"
     ),
     test=(
-        "Correct the Python function {entry_point}: it fails a test.\n"
-        f"{_BLOCK}"
+        f"Correct the Python function {{entry_point}}: it fails a test.\n{_BLOCK}"
         "\nCode:\n```python\n{solution}\n```\nTest: {test}\nError: {error}\n\nProblem:\n{problem}"
     ),
     format=(
@@ -67,15 +63,13 @@ FULL = Prompts(
         "Solution:\n{solution}\n\nProblem:\n{problem}"
     ),
     review=(
-        "Check whether the solution below answers the problem correctly.\n"
-        f"{_ONLY}"
+        f"Check whether the solution below answers the problem correctly.\n{_ONLY}"
         "<feedback>your reasoning</feedback>\n"
         "<review_result>True or False</review_result>\n\n"
         "Solution:\n{solution}\n\nProblem:\n{problem}"
     ),
     revise=(
-        "The solution below is wrong. Write a correct one in the same form.\n"
-        f"{_ONLY}"
+        f"The solution below is wrong. Write a correct one in the same form.\n{_ONLY}"
         "<solution>the correct solution</solution>\n\n"
         "Solution:\n{solution}\n\nFeedback:\n{feedback}\n\nProblem:\n{problem}"
     ),

@@ -69,9 +69,7 @@ def chosen_letter(text: str, count: int) -> int | None:
 
 def _letter(text: str, count: int) -> int | None:
     """The option named alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the only one named at all."""
-    first = re.match(
-        r"\W*(?:(?:option|solution|answer|letter)\W+)?([A-Za-z])(?=$|[^\w\s]|\s*$|\s*\n)", text, re.IGNORECASE
-    )
+    first = re.match(r"(?i)\W*(?:(?:option|solution|answer|letter)\W+)?([A-Za-z])(?=$|[^\w\s]|\s*$|\s*\n)", text)
     named = [first.group(1).upper()] if first else re.findall(r"(?<![A-Za-z])([A-Z])(?![A-Za-z'])", text)
     indices = {index for found in named if (index := ord(found) - ord("A")) < count}
     return indices.pop() if len(indices) == 1 else None

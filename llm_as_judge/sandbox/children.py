@@ -66,11 +66,7 @@ async def run_children(
 
 
 class Clock:
-    """Kills the children at their deadline.
-
-    It is paused while the host works for them, so that a slow operator does not count. Time during which the host
-    itself stood still is given back once.
-    """
+    """Kills the children at their deadline: paused while the host works for them, put off once if it stood still."""
 
     def __init__(self, seconds: float, children: Sequence[Child]) -> None:
         self._loop = asyncio.get_running_loop()

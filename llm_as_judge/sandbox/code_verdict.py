@@ -56,10 +56,7 @@ async def _judge_apart(
     changed = called = False
 
     async def converse(children: Sequence[Child], clock: Clock) -> None:
-        """Carry calls from the tests' child to the solution's and values back, until one of them ends.
-
-        The other one is killed as ``_STOPPED``.
-        """
+        """Carry calls from the tests' child to the solution's and values back, until one of them ends."""
         nonlocal changed, called
         served, tested = children
         # The tests' child sets up while the solution is executed.

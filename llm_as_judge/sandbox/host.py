@@ -19,14 +19,7 @@ from llm_as_judge.sandbox.code_verdict import judge
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
-from llm_as_judge.sandbox.results import (
-    KEPT,
-    KEPT_OF_ERROR,
-    CodeResult,
-    CodeVerdict,
-    Confinement,
-    OperatorParameters,
-)
+from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR, CodeResult, CodeVerdict, Confinement, OperatorParameters
 from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
 from llm_as_judge.types import Execution, Outcome
 
@@ -39,10 +32,8 @@ class Sandbox:
     """Runs foreign code: any number of runs at once, on one event loop for its whole life.
 
     ``start()``, or the first run, chooses the mode by a self-test, whose result ``describe()`` returns.
-
-    Args:
-        max_code_runs: concurrent runs of ``run_code`` and ``verdict``, which mostly compute (default: two per core).
-        without: bits of layers (``guest.confine``) to leave out, for tests of the layers.
+    ``max_code_runs`` limits concurrent runs of ``run_code`` and ``verdict``, which mostly compute (default: two per
+    core); ``without`` are bits of layers (``guest.confine``) to leave out, for tests of the layers.
     """
 
     def __init__(self, config: SandboxConfig, *, max_code_runs: int | None = None, without: int = 0) -> None:
@@ -57,10 +48,6 @@ class Sandbox:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._confinement: Confinement | None = None
-
-    async def start(self) -> None:
-        """Start the zygote; raises ``ConfigError`` with the cure if the mode does not work here."""
-        await self._running_zygote()
 
     async def aclose(self) -> None:
         """End every run (outcome ``fault``) and every process."""
@@ -85,21 +72,17 @@ class Sandbox:
 
     async def run_code(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> CodeResult:
         """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
-        job = {"kind": "code", "source": source, "call": call, "args": list(args)}
 
         async def converse(children: Sequence[Child], clock: Clock) -> None:
-            await children[0].send(job)
+            await children[0].send({"kind": "code", "source": source, "call": call, "args": list(args)})
             await children[0].receive()
 
-        (run,) = await self._run(self._code_gate, converse)
+        (run,) = await self._run(self._code_gate, converse, 1, False)
         value, stdout = run.end.get("value") if run.outcome == "finished" else None, text(run.end.get("stdout"))
         return CodeResult(run.outcome, value, stdout, run.error, run.seconds, run.cpu_seconds)
 
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict:
-        """Run hidden tests on a solution; see ``code_verdict.judge``.
-
-        ``prelude`` is trusted code put before the solution, and before the tests.
-        """
+        """Run hidden tests on a solution (``code_verdict.judge``), both after ``prelude``, which is trusted code."""
         run = partial(self._run, self._code_gate)
         return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
 
@@ -118,12 +101,10 @@ class Sandbox:
     ) -> Execution:
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
-        Args:
-            call_operator: a ``WorkflowError`` it raises is raised inside the workflow, ``BudgetExceeded`` ends the run,
-                any ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does.
-            operators: parameters of the operators by name.
-            prompt: text of the ``prompt.py`` that a graph imports.
-            modules: the modules of AFlow that both import; read before, as a child pays for every page it touches.
+        A ``WorkflowError`` of ``call_operator`` is raised inside the workflow, ``BudgetExceeded`` ends the run, and any
+        ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does. ``prompt`` is the text of the
+        ``prompt.py`` that a graph imports. ``modules`` are those of AFlow that both import: they are read here, as a
+        child pays for every page it touches.
         """
         job = {
             "kind": "workflow",
@@ -141,7 +122,7 @@ class Sandbox:
             await children[0].send(job)
             await service.serve(children[0], clock)
 
-        (run,) = await self._run(self._workflow_gate, converse)
+        (run,) = await self._run(self._workflow_gate, converse, 1, False)
         outcome: Outcome = run.outcome
         answer, error = run.end.get("answer"), run.error
         if service.fault is not None:
@@ -151,22 +132,19 @@ class Sandbox:
         elif outcome == "finished" and not isinstance(answer, str):
             outcome, error = "raised", "the run ended without an answer"
         kept = cut(answer, KEPT) if outcome == "finished" and isinstance(answer, str) else None
-        error = cut(error, KEPT_OF_ERROR)
-        return Execution(outcome, kept, (), error, run.seconds, run.cpu_seconds)
+        return Execution(outcome, kept, (), cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
 
-    async def _run(
-        self, gate: asyncio.Semaphore, converse: Converse, count: int = 1, numpy: bool = False
-    ) -> list[ChildRun]:
+    async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int, numpy: bool) -> list[ChildRun]:
         """One run of ``count`` children, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
         async with gate:
             try:
-                zygote = await self._running_zygote()
+                zygote = await self.start()
             except SandboxFault as fault:
                 return [ChildRun("fault", str(fault))] * count
             return await run_children(zygote, self.config, converse, count, numpy)
 
-    async def _running_zygote(self) -> ZygoteClient:
-        """The zygote, started on first use and started again after it has died."""
+    async def start(self) -> ZygoteClient:
+        """The zygote, started on first use and after it died; ``ConfigError`` with the cure if the mode fails here."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         if loop is not asyncio.get_running_loop():
             raise RuntimeError("this Sandbox belongs to another event loop: make one for each asyncio.run()")

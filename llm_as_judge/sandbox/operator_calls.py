@@ -26,11 +26,7 @@ class BudgetExceeded(WorkflowError):
 
 
 class OperatorService:
-    """Answers the operator calls of one workflow within its limits.
-
-    The arguments of all calls of a run are kept until they are logged: together they may take
-    ``FRAME_BYTES`` of memory and hold ``_VALUES_OF_RUN`` values.
-    """
+    """Answers a workflow's operator calls; limits their arguments, all of which are kept until they are logged."""
 
     def __init__(self, call_operator: CallOperator, config: WorkflowConfig) -> None:
         self._call_operator = call_operator
@@ -41,11 +37,7 @@ class OperatorService:
         self.fault: Exception | None = None
 
     async def serve(self, child: Child, clock: Clock) -> None:
-        """Serve calls until the child's last message.
-
-        Calls that the workflow does not wait for are completed as well, so that what they cost is counted and does not
-        depend on timing.
-        """
+        """Serve calls until the last message. All are completed, awaited or not: costs must not depend on timing."""
         tasks: set[asyncio.Task[None]] = set()
         try:
             while (message := await child.receive(_VALUES)) is not None:
@@ -74,10 +66,7 @@ class OperatorService:
             raise BudgetExceeded(f"over {self._config.max_calls} operator calls")
         memory, values = frames.size(message)
         self._bytes, self._values = self._bytes + memory, self._values + values
-        for held, most, what in (
-            (self._bytes, limits.FRAME_BYTES, "bytes"),
-            (self._values, _VALUES_OF_RUN, "values"),
-        ):
+        for held, most, what in ((self._bytes, limits.FRAME_BYTES, "bytes"), (self._values, _VALUES_OF_RUN, "values")):
             if held > most:
                 raise frames.FrameTooLong(f"its operator calls hold over {most} {what}")
         match message:

@@ -23,10 +23,7 @@ class AssertResult:
 
 
 async def run_assert(run_code: Callable[..., Awaitable[CodeResult]], solution: str, statement: str) -> AssertResult:
-    """Run one assert statement after the solution by ``Sandbox.run_code``.
-
-    Raises ``SyntaxError`` if ``statement`` is something else.
-    """
+    """Run one assert after the solution by ``Sandbox.run_code``; ``SyntaxError`` if ``statement`` is something else."""
     run = await run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
     if run.outcome != "finished":
         return AssertResult(False, run.outcome, error=run.error)

@@ -11,6 +11,7 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from llm_as_judge.answers.code import names_of, quiet_parse
 from llm_as_judge.errors import DataError
@@ -43,9 +44,7 @@ class SplitPlan:
 
 @functools.lru_cache(maxsize=64)  # the rollouts of a group have the same tests
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
-    """How to run ``tests``, asserts or ``def check(candidate)``. Raises ``DataError`` for tests that are empty, not
-    Python, never use the function or have another style.
-    """
+    """How to run ``tests``; ``DataError`` if they are empty, not Python, of another style or never use the function."""
     if not tests.strip():
         raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
     try:
@@ -191,11 +190,8 @@ def _closure(names: set[str], more: Callable[[set[str]], Iterable[str]]) -> set[
 
 
 def _compares_identities(node: ast.Compare) -> bool:
-    compared = [node.left, *node.comparators]
-    return any(
-        isinstance(operator, (ast.Is, ast.IsNot)) and not any(map(_singleton, compared[i : i + 2]))
-        for i, operator in enumerate(node.ops)
-    )
+    pairs = zip(node.ops, pairwise([node.left, *node.comparators]), strict=True)
+    return any(isinstance(sign, (ast.Is, ast.IsNot)) and not any(map(_singleton, pair)) for sign, pair in pairs)
 
 
 def _singleton(node: ast.AST) -> bool:

@@ -11,7 +11,6 @@ import logging
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig
@@ -129,7 +129,7 @@ class ZygoteClient:
     """A running zygote process, created by ``start``; it is not used again once ``alive`` is False."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], control: socket.socket, layers: tuple[str, ...], descriptors: int
+        self, process: Popen[bytes], control: socket.socket, layers: tuple[str, ...], descriptors: int
     ) -> None:
         self._process = process
         self._control = control
@@ -150,16 +150,19 @@ class ZygoteClient:
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as undo:
             undo.callback(ours.close)
-            number = theirs.fileno()  # the same in the new process
-            command = [_interpreter(), "-I", "-S", "-E", str(_ZYGOTE), str(number), mode, str(without), numpy_folder()]
+            fd = theirs.fileno()  # the same in the new process
+            # The interpreter itself: the link to it in a virtual environment is not needed.
+            python = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+            command = [python, "-I", "-S", "-E", str(_ZYGOTE), str(fd), mode, str(without), numpy_folder()]
             try:
-                process = subprocess.Popen(
-                    wrapped(command) if mode == "full" else command,
+                command = wrapped(command) if mode == "full" else command
+                process = Popen(
+                    command,
+                    stdin=DEVNULL,
+                    stdout=DEVNULL,
+                    stderr=PIPE,
                     env={},
-                    pass_fds=[number],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.PIPE,
+                    pass_fds=[fd],
                     start_new_session=True,
                 )
             except OSError as error:
@@ -177,13 +180,10 @@ class ZygoteClient:
                 raise SandboxFault(f"the zygote ended at once: {_last_line(process) or 'no message'} (status {status})")
             undo.pop_all()
         _, landlock_abi, _, _, layers = frames.EVENT.unpack(ready)
-        return cls(process, ours, layer_names(layers, landlock_abi), number + _DESCRIPTORS)
+        return cls(process, ours, layer_names(layers, landlock_abi), fd + _DESCRIPTORS)
 
     async def spawn(self, config: SandboxConfig, numpy: bool = False) -> Child:
-        """Fork a child that waits for its job on a socket of its own; raises ``SandboxFault`` if that fails.
-
-        With ``numpy`` it has numpy, if that is installed here.
-        """
+        """Fork a child that waits for its job, with numpy if it is installed; raises ``SandboxFault`` if that fails."""
         try:
             ours, theirs = socket.socketpair()
         except OSError as error:
@@ -244,7 +244,7 @@ class ZygoteClient:
         self._control.close()
         try:
             await asyncio.to_thread(self._process.wait, _STOP_SECONDS)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             log.warning("the zygote %d did not stop; killing it", self.pid)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, 9)
@@ -283,11 +283,6 @@ def wrapped(command: Sequence[str]) -> list[str]:
     return [program, *options, "--remount-ro", "/", "--chdir", "/", *command]
 
 
-def _interpreter() -> str:
-    """The interpreter itself rather than the link to it in a virtual environment, which is not needed."""
-    return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
-
-
 @cache
 def numpy_folder() -> str:
     """The folder that holds numpy; empty if it is not installed."""
@@ -295,14 +290,14 @@ def numpy_folder() -> str:
     return str(Path(found.origin).parents[1]) if found is not None and found.origin else ""
 
 
-def _close(process: subprocess.Popen[bytes]) -> None:
+def _close(process: Popen[bytes]) -> None:
     process.kill()
     process.wait()
     if process.stderr is not None:
         process.stderr.close()
 
 
-def _last_line(process: subprocess.Popen[bytes]) -> str:
+def _last_line(process: Popen[bytes]) -> str:
     """The last line that the process has written to its standard error so far."""
     assert process.stderr is not None
     os.set_blocking(process.stderr.fileno(), False)

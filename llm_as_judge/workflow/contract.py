@@ -60,21 +60,16 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
     """The system prompt, for the configured ``operators`` and ``max_calls``."""
     rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
-    return FULL_SYSTEM.format(
-        docs="\n".join(f"- {_doc(operator)}" for operator in operators.values()),
-        skeleton=skeleton(operators),
-        rules=rules,
-    )
+    docs = "\n".join(f"- {_doc(operator)}" for operator in operators.values())
+    return FULL_SYSTEM.format(docs=docs, skeleton=skeleton(operators), rules=rules)
 
 
 def _doc(operator: Any) -> str:
     """The operator's call with types, its result and its summary."""
     parameters = []
     for p in catalog.signature(operator).parameters.values():
-        kind = catalog.type_word(p)
-        parameters.append(
-            f"{p.name}{': ' + kind if kind else ''}" + ("" if p.default is p.empty else f" = {p.default!r}")
-        )
+        typed = ": ".join(filter(None, (p.name, catalog.type_word(p))))
+        parameters.append(typed if p.default is p.empty else f"{typed} = {p.default!r}")
     keys = ", ".join(f'"{key}": {kind.__name__}' for key, kind in operator.RESULT.items())
     options = ", ".join(f"{p.name}={p.default!r}" for p in catalog.init_signature(operator).parameters.values())
     call = f"{operator.NAME}({', '.join(parameters)}) -> {{{keys}}}: {operator.SUMMARY}"

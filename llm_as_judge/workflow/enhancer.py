@@ -32,10 +32,7 @@ class Enhancer:
 
 
 def load_enhancer(config: WorkflowConfig) -> Enhancer:
-    """Layer 2 from ``config.enhancer``.
-
-    Raises ``ConfigError`` if the file cannot be read, or names an operator or a domain that does not exist.
-    """
+    """Layer 2 from ``config.enhancer``; ``ConfigError`` if it is unreadable or has an unknown operator or domain."""
     known, path = {**OPERATORS, **load_operators(config.operators)}, config.enhancer
     document: dict[str, dict[Domain, str]] = {}
     if path is not None:

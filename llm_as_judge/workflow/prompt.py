@@ -30,12 +30,13 @@ Signature: async def __call__(self, problem: str); for code also entry_point: st
 """
 
 #: Guidance if no file is configured, for the short prompt and for the full one.
-SHORT_GUIDANCE: Mapping[Domain, str] = {
+Guidance = Mapping[Domain, str]
+SHORT_GUIDANCE: Guidance = {
     "math": "Return the final number.",
     "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
     "qa": "Return the shortest answer that the context supports.",
 }
-FULL_GUIDANCE: Mapping[Domain, str] = {
+FULL_GUIDANCE: Guidance = {
     "math": "The answer is the number or expression alone, without words.",
     "code": "The answer is the source of the function entry_point.",
     "qa": "The answer is the shortest text that the context supports; of given options, the letter.",
@@ -59,12 +60,7 @@ def system_prompt(operators: Operators = OPERATORS) -> str:
 
 
 def short_prompt(
-    question: Question,
-    *,
-    system: str,
-    examples: Sequence[Example] = (),
-    guidance: Mapping[Domain, str],
-    prefill: str = "",
+    question: Question, *, system: str, examples: Sequence[Example] = (), guidance: Guidance, prefill: str = ""
 ) -> Prompt:
     """A few lines of rules (``system``) and one user message with the examples in full."""
     parts = [f"Domain: {question.domain}. {guidance[question.domain]}"]
@@ -76,10 +72,7 @@ def short_prompt(
 
 
 class Layer1:
-    """Builds the prompt configured in the ``workflow`` section: ``layer1(question, examples)``.
-
-    Raises ``ConfigError`` if guidance or operators cannot be read.
-    """
+    """The prompt of the ``workflow`` section; raises ``ConfigError`` if its guidance or operators cannot be read."""
 
     def __init__(self, config: WorkflowConfig) -> None:
         self._config = config
@@ -112,15 +105,12 @@ class Layer1:
     def within(
         self, question: Question, examples: Sequence[Example], fits: Callable[[Prompt], bool]
     ) -> tuple[Prompt, int]:
-        """The prompt with as many of ``examples``, best first, as ``fits`` allows, and their number.
-
-        An example brings its own problem's context: with all of them, problems with long contexts would never fit.
-        """
+        """The prompt with as many of the best ``examples``, contexts and all, as ``fits`` allows; and their number."""
         for shown in range(len(examples), 0, -1):
             if fits(prompt := self(question, examples[:shown])):
                 return prompt, shown
         return self(question), 0
 
 
-def _request(domain: Domain, guidance: Mapping[Domain, str], problem: str) -> str:
+def _request(domain: Domain, guidance: Guidance, problem: str) -> str:
     return f"Problem ({domain}): {problem}\n\nWrite the workflow. {guidance[domain]}"

@@ -28,10 +28,7 @@ _AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
     "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
 }
 #: Idioms: two for one draft, two for several, one for an early end.
-_ONE = (
-    "{answer} = (await {draft})['{key}']",
-    "draft = await {draft}\n{answer} = draft['{key}']",
-)
+_ONE = ("{answer} = (await {draft})['{key}']", "draft = await {draft}\n{answer} = draft['{key}']")
 _SEVERAL = (
     "{drafts} = []\nfor _ in range({samples}):\n    draft = await {draft}\n    {drafts}.append(draft['{key}'])",
     "replies = await asyncio.gather(*[{draft} for _ in range({samples})])\n"
@@ -86,9 +83,7 @@ _RARER = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """``samples`` drafts by ``draft``. Several are joined by ``ensemble``; with ``early_end``, two equal drafts end the
-    workflow.
-    """
+    """``samples`` drafts by ``draft``, joined by ``ensemble``; with ``early_end``, two equal ones end the workflow."""
 
     draft: str
     samples: int = 1
@@ -99,23 +94,20 @@ class Recipe:
     @property
     def following(self) -> tuple[str, ...]:
         """The operators that are called on the answer."""
-        after = (["Review", "Revise"] if step == "Review" else [step] for step in self.after)
-        return tuple(itertools.chain.from_iterable(after))
+        return tuple(name for step in self.after for name in ([step, "Revise"] if step == "Review" else [step]))
 
     @property
     def operators(self) -> tuple[str, ...]:
         """The operators in the order of use."""
-        named = [self.draft, *([self.ensemble] if self.ensemble else []), *self.following]
-        return tuple(dict.fromkeys(named))
+        return tuple(dict.fromkeys(filter(None, (self.draft, self.ensemble, *self.following))))
 
 
 def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
     ensembles = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
-        made = [Recipe(draft, after=after)]
-        for samples, ensemble in itertools.product((2, 3, 4, 5), ensembles):
-            made.append(Recipe(draft, samples, ensemble, after=after))
+        several = itertools.product((2, 3, 4, 5), ensembles)
+        made = [Recipe(draft, after=after), *(Recipe(draft, *each, after=after) for each in several)]
         made += [Recipe(draft, 3, ensemble, early_end=True, after=after) for ensemble in ensembles]
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
@@ -143,12 +135,9 @@ def write(
     one_instruction: bool = False,
     class_first: bool = False,
 ) -> str:
-    """``recipe`` as a workflow for problems of ``domain``.
+    """``recipe`` as a workflow for ``domain``, with probability ``varied`` with random names and idioms, not the first.
 
-    Args:
-        varied: probability of random names and idioms; otherwise the first of each is used.
-        one_instruction: use the first instruction; otherwise a random one.
-        class_first: put imports inside the class.
+    ``one_instruction``: the first, not a random one; ``class_first``: imports are inside the class.
     """
     vary = rng.random() < varied
     attribute = {}

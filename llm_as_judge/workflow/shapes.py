@@ -20,27 +20,19 @@ _DRAFTS = {
     "program": ("programmer", "Programmer"),
     "code": ("code_generate", "CustomCodeGenerate"),
 }
-#: Ending -> its operators, and the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
-_ENDINGS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "once": (
-        (),
-        """\
+#: Ending -> the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
+_ENDINGS = {
+    "once": """\
 result = await {draft}
 return result['{field}'], 0.0""",
-    ),
-    "vote": (
-        ("ScEnsemble",),
-        """\
+    "vote": """\
 solutions = []
 for i in range(3):
     result = await {draft}
     solutions.append(result['{field}'])
 result = await self.sc_ensemble(solutions=solutions, problem=problem)
 return result['response'], 0.0""",
-    ),
-    "review": (
-        ("Review", "Revise"),
-        """\
+    "review": """\
 result = await {draft}
 solution = result['{field}']
 check = await self.review(problem=problem, solution=solution)
@@ -48,14 +40,10 @@ if not check['review_result']:
     result = await self.revise(problem=problem, solution=solution, feedback=check['feedback'])
     solution = result['solution']
 return solution, 0.0""",
-    ),
-    "test": (
-        ("Test",),
-        """\
+    "test": """\
 result = await {draft}
 result = await self.test(problem=problem, solution=result['{field}'], entry_point={entry})
 return result['solution'], 0.0""",
-    ),
 }
 
 
@@ -72,13 +60,8 @@ class Shape:
     def operators(self) -> Mapping[str, str]:
         """Attribute -> operator."""
         attribute, operator = _DRAFTS[self.draft]
-        return {attribute: operator, **{attribute_of(name): name for name in _ENDINGS[self.ending][0]}}
-
-    def body(self, entry: str) -> str:
-        """The lines of ``__call__``."""
-        attribute, operator = _DRAFTS[self.draft]
-        draft = called(attribute, OPERATORS[operator], {"entry_point": entry, "instruction": "''"})
-        return _ENDINGS[self.ending][1].format(draft=draft, field=answer_key(OPERATORS[operator]), entry=entry)
+        after = {attribute_of(name): name for name in OPERATORS}
+        return {attribute: operator, **{key: after[key] for key in after if f"self.{key}(" in _ENDINGS[self.ending]}}
 
 
 SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in (Shape(d, e) for d in _DRAFTS for e in _ENDINGS)}
@@ -93,7 +76,11 @@ def workflow(shape: Shape, domain: Domain) -> str:
     """The shape as a workflow for problems of ``domain``."""
     drafting, *ending = (built(attribute, operator) for attribute, operator in shape.operators.items())
     setup = [f"# {domain}: {shape.draft}", drafting, f"# {shape.ending}", *ending]
-    return class_text(setup, shape.body("entry_point" if domain == "code" else "'solve'"), domain == "code")
+    attribute, name = _DRAFTS[shape.draft]
+    entry = "entry_point" if domain == "code" else "'solve'"
+    draft = called(attribute, OPERATORS[name], {"entry_point": entry, "instruction": "''"})
+    body = _ENDINGS[shape.ending].format(draft=draft, field=answer_key(OPERATORS[name]), entry=entry)
+    return class_text(setup, body, domain == "code")
 
 
 def name_of(source: str, domain: Domain) -> str:

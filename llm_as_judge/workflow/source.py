@@ -6,8 +6,6 @@ from pathlib import Path
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import read_source
 
-_GRAPH, _PROMPT = "graph.py", "prompt.py"
-
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSource:
@@ -20,9 +18,9 @@ class WorkflowSource:
 
 def read_workflow(path: Path) -> WorkflowSource:
     """The workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` if it cannot be read."""
-    file = path / _GRAPH if path.is_dir() else path
+    file = path / "graph.py" if path.is_dir() else path
     if path.is_dir() and not file.is_file():
-        raise DataError(f"{path}: there is no {file.name} in it; name a workflow's file, or a folder with {_GRAPH}")
-    prompt = file.with_name(_PROMPT)
+        raise DataError(f"{path}: there is no graph.py in it; name a workflow's file, or a folder with graph.py")
+    prompt = file.with_name("prompt.py")
     has_prompt = prompt.is_file() and prompt != file
     return WorkflowSource(file, read_source(file), read_source(prompt) if has_prompt else "")

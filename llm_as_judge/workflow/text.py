@@ -15,10 +15,7 @@ class Workflow:
 
 
 def class_text(setup: Iterable[str], body: str, code: bool = False) -> str:
-    """Return a workflow with the lines ``setup`` in ``__init__`` and ``body`` in ``__call__``.
-
-    ``code``: for problems with an entry_point.
-    """
+    """Return a workflow of ``setup`` in ``__init__`` and ``body`` in ``__call__``; ``code``: it gets an entry_point."""
     lines = [f"        {line}" for line in setup]
     lines += ["", f"    async def __call__(self, problem: str{', entry_point: str' if code else ''}):"]
     return CLASS_HEAD + "\n".join([*lines, *(f"        {line}" for line in body.splitlines())])

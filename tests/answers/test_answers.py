@@ -12,7 +12,7 @@ from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import defining_block, first_block, last_block
 from llm_as_judge.answers.equivalence import equivalent, matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed
-from llm_as_judge.answers.qa_metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
+from llm_as_judge.answers.metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
 from llm_as_judge.types import Domain
 
 # 49,994/7 + 20,006/7 is 10,000: the label of this pair is wrong

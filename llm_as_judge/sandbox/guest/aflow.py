@@ -25,8 +25,6 @@ MODULE = f"{PACKAGE}.graph"
 _ROOTS = ("workspace", "workflows", "scripts", "metagpt", "examples", "evoagentx", "maas", "mas_arena", "optimized")
 _FOLDERS = ("aflow", "workflows", "graphs", "optimized", "template")
 _MOST_PARTS = 20  # of a path: each becomes a module
-_OPERATORS = ("operator", "operators")
-_PROMPT = "prompt"
 #: Modules that the names below are imported from.
 _HELPERS = (
     "async_llm", "evaluator", "llm_provider_registry", "cost_manager", "logs", "model_configs", "model_utils",
@@ -45,13 +43,13 @@ def role(module: str) -> Role | None:
     if len(parts) > _MOST_PARTS:
         return None
     last = parts[-1]
-    if module == _PROMPT:
+    if module == "prompt":
         return "prompt"
     if len(parts) < 2 or not (first in _ROOTS or any(part.lower() in _FOLDERS for part in parts[:-1])):
         return None
-    if last in _OPERATORS:
+    if last in ("operator", "operators"):
         return "operators"
-    if last == _PROMPT:
+    if last == "prompt":
         return "prompt"
     return "names" if last in _HELPERS else None
 
@@ -65,10 +63,7 @@ def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.alias, str, str]]:
-    """The imports among the nodes of a text: statement, alias, module, and the name taken from it.
-
-    The name is ``""`` for the module itself and ``*`` for everything in it.
-    """
+    """Statement, alias, module and name of each import; the name is ``""`` for the module, ``*`` for all in it."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -88,16 +83,14 @@ def absolute(node: ast.ImportFrom) -> str:
     if not node.level:
         return node.module or ""
     parents = PACKAGE.split(".")
-    above = parents[: max(0, len(parents) - node.level + 1)]
-    return ".".join([*above, *([node.module] if node.module else [])])
+    return ".".join(filter(None, [*parents[: max(0, len(parents) - node.level + 1)], node.module]))
 
 
 def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:
     """Every known module that is imported among the nodes of a text, with the packages that contain it."""
     found: dict[str, Role] = {}
     for _, _, module, _ in imports(nodes):
-        kind = role(module)
-        if kind is not None:
+        if kind := role(module):
             found[module] = kind
     for module in list(found):
         while "." in module:
@@ -119,14 +112,12 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
     required = [p.name for p in places if p.default is p.empty]
     by_place = dict(zip(required, _CONSTRUCTOR, strict=True)) if len(required) == len(_CONSTRUCTOR) else {}
     given: dict[str, Kind] = {}
-    for parameter in named:
-        kind = _known(parameter.name) or by_place.get(parameter.name)
+    for p in named:
+        kind = _known(p.name) or by_place.get(p.name)
         if kind is not None:
-            given[parameter.name] = kind
-        elif parameter.default is parameter.empty:
-            raise TypeError(
-                f"Workflow.__init__ asks for {parameter.name!r}; there are name, llm_config, dataset and llm"
-            )
+            given[p.name] = kind
+        elif p.default is p.empty:
+            raise TypeError(f"Workflow.__init__ asks for {p.name!r}; there are name, llm_config, dataset and llm")
     args = [given.pop(p.name) for p in itertools.takewhile(lambda p: p.name in given, places)]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         args += _CONSTRUCTOR[len(args) :]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest import frames, verdict_jobs, workflow_job
-from llm_as_judge.sandbox.guest.runtime import Connection, describe, execute, finished
+from llm_as_judge.sandbox.guest.runtime import Connection, defined, describe, execute, finished
 
 
 def main(sock: socket.socket, output_bytes: int, frame_bytes: int) -> NoReturn:
@@ -51,9 +51,7 @@ def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     namespace = execute(job["source"], "solution" if call else "__main__")
     if not call:
         return {"end": "finished", "value": None}
-    if call not in namespace:
-        raise NameError(f"name {call!r} is not defined")
-    return {"end": "finished", "value": _json_or_text(finished(namespace[call](*job["args"])))}
+    return {"end": "finished", "value": _json_or_text(finished(defined(namespace, call)(*job["args"])))}
 
 
 _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {

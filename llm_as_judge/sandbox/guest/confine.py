@@ -41,11 +41,7 @@ class ConfinementPlan:
 
 
 def plan(mode: str, without: int = 0) -> ConfinementPlan:
-    """The layers of ``mode`` that this process can apply, without the bits in ``without``.
-
-    Raises:
-        OSError: Landlock exists but its ruleset cannot be created.
-    """
+    """The layers of ``mode`` that work here, without the bits in ``without``; ``OSError`` if Landlock fails."""
     layers = RLIMITS
     if sys.platform == "linux":
         layers |= NO_NEW_PRIVS
@@ -81,14 +77,8 @@ def prepare_zygote() -> None:
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
-def confine(
-    plan: ConfinementPlan, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, open_files: int
-) -> None:
-    """Apply ``plan`` to the calling process permanently; it dies with its ``parent``, the zygote.
-
-    Raises:
-        OSError: a layer could not be applied; the caller must not run foreign code.
-    """
+def confine(plan: ConfinementPlan, parent: int, slot: int, cpu_seconds: int, memory_bytes: int, files: int) -> None:
+    """Apply ``plan`` permanently; the process dies with ``parent``. After ``OSError``, it must run no foreign code."""
     layers = plan.layers
     if layers & OWN_UID:
         uid = _FIRST_UID + slot % _UIDS
@@ -98,7 +88,7 @@ def confine(
     _limit(resource.RLIMIT_CORE, 0, 0)
     # Code can catch the signal of the soft limit, but not that of the hard limit.
     _limit(resource.RLIMIT_CPU, cpu_seconds, cpu_seconds + 1)
-    _limit(resource.RLIMIT_NOFILE, open_files, open_files)
+    _limit(resource.RLIMIT_NOFILE, files, files)
     _limit(resource.RLIMIT_FSIZE, 1 << 20, 1 << 20)
     if sys.platform != "linux":
         with contextlib.suppress(ValueError, OSError):

@@ -42,11 +42,7 @@ class FrameTooLong(FrameError):
 
 
 class Decoder:
-    """Assembles frames from pieces of any size.
-
-    Args:
-        limit: maximum bytes of a body; a longer one is refused by its header, before it is stored.
-    """
+    """Assembles frames from pieces; a body over ``limit`` bytes is refused by its header, before it is stored."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -79,9 +75,8 @@ def encode(message: Any) -> bytes:
 def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
     """The message of a frame's body, with unpaired surrogates replaced.
 
-    Raises:
-        FrameTooLong: more than ``values`` values; found before any object is created.
-        FrameError: nested more than ``DEPTH`` deep, or not a JSON object.
+    Raises ``FrameTooLong`` for more than ``values`` values, before any object is created, and ``FrameError`` for what
+    is nested more than ``DEPTH`` deep or no JSON object.
     """
     _check_size(body, values)
     surrogates = b"\\ud" in body or b"\\uD" in body

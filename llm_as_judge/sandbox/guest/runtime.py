@@ -16,11 +16,7 @@ _MESSAGE_LIMIT = 500
 
 
 class Connection:
-    """A child's connection to the host. The result is the last message; the process exits after it.
-
-    Args:
-        frame_bytes: size limit of the result.
-    """
+    """A child's connection to the host. The last message is the result, of at most ``frame_bytes``; then it exits."""
 
     def __init__(self, sock: socket.socket, frame_bytes: int) -> None:
         self.sock = sock
@@ -56,10 +52,7 @@ class Connection:
 
 
 def execute(source: str, name: str, prelude: str = "", names: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Execute ``prelude`` and then ``source`` as one module and return its namespace, which starts with ``names``.
-
-    They are compiled separately, so that each may begin with ``from __future__ import ...``.
-    """
+    """Execute ``prelude`` and ``source``, each with its ``from __future__``, as one module; return its namespace."""
     module = types.ModuleType(name)
     module.__dict__.update(names or {})
     if "." in name:
@@ -68,6 +61,12 @@ def execute(source: str, name: str, prelude: str = "", names: dict[str, Any] | N
     exec(compile(prelude, "<prelude>", "exec", dont_inherit=True), module.__dict__)
     exec(compile(source, FILENAME, "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
+
+
+def defined(namespace: dict[str, Any], name: str) -> Any:
+    if name not in namespace:
+        raise NameError(f"name {name!r} is not defined")
+    return namespace[name]
 
 
 def finished(value: Any) -> Any:

@@ -55,9 +55,8 @@ Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, co
 
 def machine() -> str | None:
     """This machine's architecture, None if there is no table for it."""
-    name = platform.machine()
-    known = sys.platform == "linux" and name in _ARCHITECTURES and sys.maxsize > 1 << 32
-    return name if known else None
+    known = sys.platform == "linux" and platform.machine() in _ARCHITECTURES and sys.maxsize > 1 << 32
+    return platform.machine() if known else None
 
 
 def numbers(architecture: str, *, files: bool) -> dict[str, int]:
@@ -67,10 +66,9 @@ def numbers(architecture: str, *, files: bool) -> dict[str, int]:
 
 def program(architecture: str, *, files: bool) -> bytes:
     """The filter; ``files`` False leaves out every call that opens or looks up a file."""
-    tag = _ARCHITECTURES[architecture][0]
     code: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
-        (_EQUAL, 1, 0, tag),
+        (_EQUAL, 1, 0, _ARCHITECTURES[architecture][0]),
         (_RETURN, 0, 0, _KILL_PROCESS),
         (_LOAD, 0, 0, _NUMBER_OFFSET),
     ]

@@ -18,10 +18,8 @@ class OperatorError(Exception):
 class Costs:
     """Replaces the cost records of AFlow and MetaGPT."""
 
-    total_cost = 0.0
-    total_budget = 0.0
-    total_prompt_tokens = 0
-    total_completion_tokens = 0
+    total_cost = total_budget = 0.0
+    total_prompt_tokens = total_completion_tokens = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
@@ -32,14 +30,8 @@ class Costs:
         return self
 
     def get_summary(self) -> dict[str, Any]:
-        return {
-            "total_input_tokens": 0,
-            "total_output_tokens": 0,
-            "total_tokens": 0,
-            "total_cost": 0.0,
-            "call_count": 0,
-            "history": [],
-        }
+        counts = dict.fromkeys(("total_input_tokens", "total_output_tokens", "total_tokens", "call_count"), 0)
+        return {**counts, "total_cost": 0.0, "history": []}
 
 
 class LLM:

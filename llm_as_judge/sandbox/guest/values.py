@@ -21,9 +21,6 @@ _NODES = 1_000_000
 _ITEMS = 100_000
 _SAFE_INT = 1 << 63
 
-Keep = Callable[[Iterator[Any]], int]
-Stream = Callable[[int], Iterator[Any]]
-
 
 class Unsendable(TypeError):
     """The value is of a class that cannot be sent."""
@@ -78,22 +75,14 @@ _TABLE: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 _BUILD = {kind.__name__: build for kind, (_, build) in _TABLE.items()}
 
 #: Attributes of the types that can be sent.
-ATTRIBUTES = frozenset(
-    name for kind in (*_TABLE, *_TYPES.values(), type(_ for _ in ())) if kind is not Opaque for name in dir(kind)
-)
+ATTRIBUTES = frozenset[str]().union(*map(dir, {*_TABLE, *_TYPES.values(), type(_ for _ in ())} - {Opaque}))
 
 
-def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any:
-    """JSON data for ``value``.
+def encode(value: Any, *, opaque: bool = False, keep: Callable[[Iterator[Any]], int] | None = None) -> Any:
+    """JSON data for ``value``; raises ``Unsendable``, or ``ValueError`` if it is nested too deeply or too large.
 
-    Args:
-        opaque: send objects of other classes as their truth value.
-        keep: called with an iterator, returns a number under which its items can be requested. Without it, an
-            iterator is sent as its items.
-
-    Raises:
-        Unsendable: the value holds an object of a class that cannot be sent.
-        ValueError: it is nested too deeply or too large.
+    ``opaque``: objects of other classes are sent as their truth value. ``keep`` returns the number under which an
+    iterator's items can be requested; without it, an iterator is sent as its items.
     """
     left = _NODES
 
@@ -128,7 +117,7 @@ def encode(value: Any, *, opaque: bool = False, keep: Keep | None = None) -> Any
     return encoded(value, 0)
 
 
-def decode(data: Any, stream: Stream | None = None) -> Any:
+def decode(data: Any, stream: Callable[[int], Iterator[Any]] | None = None) -> Any:
     """Inverse of ``encode``; ``stream`` makes an iterator from its number. Raises ``Undecodable``."""
 
     def decoded(data: Any) -> Any:

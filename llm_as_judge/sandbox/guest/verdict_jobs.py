@@ -12,16 +12,16 @@ import importlib
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest import values
-from llm_as_judge.sandbox.guest.runtime import Connection, execute, finished, message_of
+from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute, finished, message_of
 
 
 def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
     """The solution's child: execute it, then answer calls until the host closes the connection."""
-    function = _function(execute(job["source"], "solution", job["prelude"]), job["entry_point"])
+    function = defined(execute(job["source"], "solution", job["prelude"]), job["entry_point"])
     streams: list[Iterator[Any]] = []
 
     def encode(value: Any) -> Any:
@@ -53,12 +53,6 @@ def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
         host.send(items(streams[request["stream"]], request["count"]) if "stream" in request else call(request))
 
 
-def _function(namespace: Mapping[str, Any], name: str) -> Any:
-    if name not in namespace:
-        raise NameError(f"name {name!r} is not defined")
-    return namespace[name]
-
-
 @contextlib.contextmanager
 def _errors() -> Iterator[dict[str, Any]]:
     """A reply, to which an exception of the solution is added."""
@@ -77,7 +71,7 @@ def test_apart(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     namespace = execute(job["prelude"], "solution")
     for module in job["modules"]:
         namespace[module] = importlib.import_module(module)
-    namespace[name] = _Proxy(host, job["in_place"]).function(name)
+    namespace[name] = _proxy(host, name, job["in_place"])
     sys.modules["__main__"] = sys.modules["solution"]
     _run_tests(job["tests"], namespace, name, may_exit=True)
     return {"end": "finished"}
@@ -90,17 +84,14 @@ def test_together(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     know it. One that searches the interpreter's frames during a call can find it, so the verdict is weak.
     """
     namespace = execute(job["source"], "solution", job["prelude"])
-    _function(namespace, job["entry_point"])
+    defined(namespace, job["entry_point"])
     tests = host.receive()
     _run_tests(tests["source"], dict(namespace), job["entry_point"])
     return {"end": "finished", "nonce": tests["nonce"]}
 
 
 def _run_tests(source: str, namespace: dict[str, Any], entry_point: str, may_exit: bool = False) -> None:
-    """Execute the tests as a script in ``namespace``, then call its ``check``. Raises the first failure.
-
-    ``may_exit``: ``sys.exit(0)`` ends the script, not the run.
-    """
+    """Run the tests as a script, then its ``check``. ``may_exit``: ``sys.exit(0)`` ends the script, not the run."""
     candidate, before = namespace[entry_point], namespace.get("check")
     # The tests under ``if __name__ == "__main__"`` count.
     namespace.update(__name__="__main__", __file__="tests.py")
@@ -114,47 +105,30 @@ def _run_tests(source: str, namespace: dict[str, Any], entry_point: str, may_exi
         finished(check(candidate))  # type: ignore[misc]  # raises if the tests made it no function
 
 
-class _Proxy:
-    """Calls the function in the solution's child."""
+def _proxy(host: Connection, name: str, in_place: bool) -> Callable[..., Any]:
+    """A function that calls the one in the solution's child."""
 
-    def __init__(self, host: Connection, in_place: bool) -> None:
-        self._host = host
-        self._in_place = in_place
+    def ask(request: dict[str, Any]) -> dict[str, Any]:
+        host.send(request)
+        return host.receive()
 
-    def function(self, name: str) -> Callable[..., Any]:
-        def call(*positional: Any, **named: Any) -> Any:
-            return self._call(list(positional), named)
-
-        call.__name__ = call.__qualname__ = name
-        return call
-
-    def _call(self, positional: list[Any], named: dict[str, Any]) -> Any:
+    @contextlib.contextmanager
+    def only_values() -> Iterator[None]:
+        """End the run for a reply that is none. An exception could be caught by the tests."""
         try:
-            request = {"arguments": values.encode([positional, named])}
-        except values.Unsendable as error:
-            self._host.finish({"end": "unsplittable", "error": str(error)})
-        reply = self._ask(request)
-        with self._only_values():
-            if self._in_place and "arguments" in reply:
-                their_positional, their_named = values.decode(reply["arguments"])
-                for ours, theirs in zip(positional, their_positional, strict=True):
-                    _write_back(ours, theirs)
-                for key, ours in named.items():
-                    _write_back(ours, their_named[key])
-            if "error" not in reply:
-                return values.decode(reply["value"], self._stream)
-            raised = _exception(reply["error"], reply["message"])
-        raise raised
+            yield
+        except (values.Undecodable, ValueError, TypeError, KeyError) as error:
+            host.finish({"end": "raised", "error": f"the solution sent an invalid value: {error}"})
 
-    def _stream(self, number: int) -> Iterator[Any]:
+    def stream(number: int) -> Iterator[Any]:
         """Items of an iterator in the other child; few more are computed than are used."""
         taken = 0
         while True:
             count = 1 + taken // 8
-            reply = self._ask({"stream": number, "count": count})
+            reply = ask({"stream": number, "count": count})
             raised = None
-            with self._only_values():
-                items = [values.decode(item, self._stream) for item in reply["items"]]
+            with only_values():
+                items = [values.decode(item, stream) for item in reply["items"]]
                 if "error" in reply:
                     raised = _exception(reply["error"], reply["message"])
                 elif len(items) < count and reply["ended"] is not True:
@@ -166,17 +140,26 @@ class _Proxy:
                 return
             taken += count
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._host.send(request)
-        return self._host.receive()
-
-    @contextlib.contextmanager
-    def _only_values(self) -> Iterator[None]:
-        """End the run for a reply that is none. An exception could be caught by the tests."""
+    def call(*positional: Any, **named: Any) -> Any:
         try:
-            yield
-        except (values.Undecodable, ValueError, TypeError, KeyError) as error:
-            self._host.finish({"end": "raised", "error": f"the solution sent an invalid value: {error}"})
+            request = {"arguments": values.encode([[*positional], named])}
+        except values.Unsendable as error:
+            host.finish({"end": "unsplittable", "error": str(error)})
+        reply = ask(request)
+        with only_values():
+            if in_place and "arguments" in reply:
+                their_positional, their_named = values.decode(reply["arguments"])
+                for ours, theirs in zip(positional, their_positional, strict=True):
+                    _write_back(ours, theirs)
+                for key, ours in named.items():
+                    _write_back(ours, their_named[key])
+            if "error" not in reply:
+                return values.decode(reply["value"], stream)
+            raised = _exception(reply["error"], reply["message"])
+        raise raised
+
+    call.__name__ = call.__qualname__ = name
+    return call
 
 
 def _write_back(ours: Any, theirs: Any) -> None:

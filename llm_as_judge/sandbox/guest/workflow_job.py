@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.sandbox.guest import aflow, frames
-from llm_as_judge.sandbox.guest.runtime import Connection, execute
+from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute
 from llm_as_judge.sandbox.guest.standins import OperatorError, create_llm_instance, create_modules
 
 
@@ -115,9 +115,7 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     create_modules(job["modules"], operators, job["prompt"])
     names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
     namespace = execute(job["source"], aflow.MODULE, names=names)
-    if "Workflow" not in namespace:
-        raise NameError("name 'Workflow' is not defined")
-    value = invoke(construct(namespace["Workflow"], job["dataset"]), job["problem"], job["entry_point"])
+    value = invoke(construct(defined(namespace, "Workflow"), job["dataset"]), job["problem"], job["entry_point"])
     if inspect.isawaitable(value):
         value = await value
     return answer(value)

@@ -31,16 +31,14 @@ for _name, _module in sys.modules.items():
 #: Imported before the fork: cheap for every child, and available even where a child cannot open files.
 PRELOAD = (
     "__future__", "abc", "argparse", "array", "ast", "asyncio", "base64", "binascii", "bisect", "calendar", "cmath",
-    "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal",
-    "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "html", "inspect", "io",
-    "itertools", "json", "keyword", "locale", "logging", "math", "numbers", "operator", "pprint",
-    "queue", "random", "re", "secrets", "shlex", "statistics", "string", "struct", "textwrap",
-    "threading", "time", "timeit", "traceback", "types", "typing", "unicodedata", "unittest",
-    "unittest.async_case", "unittest.mock", "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo",
-    "encodings.ascii",
-    "encodings.idna", "encodings.latin_1", "encodings.utf_16", "encodings.utf_8_sig",
-    "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures", "ctypes",
-    "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
+    "collections", "collections.abc", "contextlib", "copy", "csv", "dataclasses", "datetime", "decimal", "difflib",
+    "enum", "fractions", "functools", "hashlib", "heapq", "html", "inspect", "io", "itertools", "json", "keyword",
+    "locale", "logging", "math", "numbers", "operator", "pprint", "queue", "random", "re", "secrets", "shlex",
+    "statistics", "string", "struct", "textwrap", "threading", "time", "timeit", "traceback", "types", "typing",
+    "unicodedata", "unittest", "unittest.async_case", "unittest.mock", "urllib.parse", "uuid", "warnings", "weakref",
+    "zlib", "zoneinfo", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_16",
+    "encodings.utf_8_sig", "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures",
+    "ctypes", "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
 )  # fmt: skip
 #: What tests use of numpy; anything else of it is no longer readable once the child is confined.
 NUMPY = tuple(f"numpy{part}" for part in ("", ".random", ".testing", ".ma", ".polynomial", ".fft", ".rec", ".char"))
@@ -70,8 +68,7 @@ class ZygoteProcess:
         selector.register(self.wake, selectors.EVENT_READ, self.reap)
         gc.collect()
         gc.freeze()  # the collector of a child would write to the pages it shares with this process
-        ready = frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers)
-        self.control.sendall(ready)
+        self.control.sendall(frames.EVENT.pack(frames.READY, landlock.abi(), os.getpid(), 0.0, self.plan.layers))
         while True:
             for key, _ in selector.select():
                 key.data()

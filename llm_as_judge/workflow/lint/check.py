@@ -46,13 +46,7 @@ class Facts:
 
 
 def lint(source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = "") -> Facts:
-    """Parse and check a workflow's text.
-
-    Args:
-        entry_point: of a code problem; adds W107.
-        operators: those a workflow may use.
-        prompt: text of the ``prompt.py`` that it may import.
-    """
+    """Parse and check a workflow's text; ``entry_point`` adds W107, ``prompt`` is the ``prompt.py`` it may import."""
     report = Report()
     try:
         tree = quiet_parse(source, LONGEST_PARSED)
@@ -122,9 +116,7 @@ def _is_model(value: ast.expr) -> bool:
     return False
 
 
-def _check_methods(
-    workflow: ast.ClassDef, methods: dict[str, Function], report: Report, entry_point: str | None
-) -> None:
+def _check_methods(cls: ast.ClassDef, methods: dict[str, Function], report: Report, entry_point: str | None) -> None:
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is not None:
         try:
@@ -132,7 +124,7 @@ def _check_methods(
         except TypeError as error:
             report("W106", str(error), init)
     if call is None:
-        report("W104", "Workflow has no async __call__(self, problem)", workflow)
+        report("W104", "Workflow has no async __call__(self, problem)", cls)
         return
     if isinstance(call, ast.FunctionDef):
         report("W104", "__call__ must be async", call)
@@ -155,21 +147,11 @@ def _accepts(signature: inspect.Signature, positional: int, *keywords: str) -> b
 
 def _parameters(function: Function) -> list[inspect.Parameter]:
     """Parameters as ``inspect.signature`` gives them, with None for every default."""
-    given, Parameter, needed = function.args, inspect.Parameter, inspect.Parameter.empty
-    places = [*given.posonlyargs, *given.args]
-    first_default = len(places) - len(given.defaults)
-    found = [
-        Parameter(
-            argument.arg,
-            Parameter.POSITIONAL_ONLY if i < len(given.posonlyargs) else Parameter.POSITIONAL_OR_KEYWORD,
-            default=needed if i < first_default else None,
-        )
-        for i, argument in enumerate(places)
-    ]
-    if given.vararg:
-        found.append(Parameter(given.vararg.arg, Parameter.VAR_POSITIONAL))
-    for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        found.append(Parameter(argument.arg, Parameter.KEYWORD_ONLY, default=None if default else needed))
-    if given.kwarg:
-        found.append(Parameter(given.kwarg.arg, Parameter.VAR_KEYWORD))
-    return found
+    given, P = function.args, inspect.Parameter
+    required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
+    places = [(a, P.POSITIONAL_ONLY) for a in given.posonlyargs] + [(a, P.POSITIONAL_OR_KEYWORD) for a in given.args]
+    found = [P(a.arg, kind, default=P.empty if i < required else None) for i, (a, kind) in enumerate(places)]
+    found += [P(a.arg, P.VAR_POSITIONAL) for a in filter(None, [given.vararg])]
+    for a, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
+        found.append(P(a.arg, P.KEYWORD_ONLY, default=None if default else P.empty))
+    return found + [P(a.arg, P.VAR_KEYWORD) for a in filter(None, [given.kwarg])]

@@ -4,7 +4,7 @@ import ast
 import builtins
 import inspect
 import operator as standard_operator
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from llm_as_judge.operators import catalog, published
@@ -33,11 +33,7 @@ class Scope:
 
 
 class ExpressionCheck(ast.NodeVisitor):
-    """Checks expressions in ``state``, which it changes where they bind a name.
-
-    ``local``: the function's own variables; ``outer``: those of the enclosing functions; ``self_name``: its name for
-    the object.
-    """
+    """Checks expressions in ``state``, in which it binds names; ``self_name`` is the function's name for the object."""
 
     def __init__(self, scope: Scope, state: State, local: set[str], outer: Collection[str], self_name: str) -> None:
         self._scope, self._report = scope, scope.report
@@ -184,7 +180,7 @@ class ExpressionCheck(ast.NodeVisitor):
         built, operators = self._scope.imports.built(node.func), self._scope.operators
         if built and built in operators:
             signature = catalog.init_signature(operators[built])
-            self._check_arguments(built, signature, node.args[1:], node, ignored=("llm", "name"))
+            self._check_arguments(built, signature, node, ("llm", "name"), first=1)
         elif built and not hasattr(standard_operator, built):
             self._report("W201", f"there is no operator {built}; there are {', '.join(operators)}", node)
         elif operator := self._is("operator", node.func):
@@ -210,7 +206,7 @@ class ExpressionCheck(ast.NodeVisitor):
         keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in options]
         form = aflow.form(published.forms(operator), len(node.args), keywords)
         if form is None:
-            self._check_arguments(operator, signature, node.args, node, ignored=options)
+            self._check_arguments(operator, signature, node, options)
         parameters = [*zip(form or signature.parameters, node.args, strict=False)]
         for name, argument in [*parameters, *((k.arg or "", k.value) for k in node.keywords)]:
             self._check_awaited(argument, argument)
@@ -219,23 +215,17 @@ class ExpressionCheck(ast.NodeVisitor):
             if kind.startswith("list") and value and value.kind in ("text", "result", "dict"):
                 self._report("W203", f"{operator}: {name} must be a list", argument)
             if kind == "list[str]" and (whole := self._is("list", argument)):
-                self._report(
-                    "W203", f"{operator}: {name} holds {whole}'s whole result; take {self._keys(whole)}", argument
-                )
+                take = self._keys(whole)
+                self._report("W203", f"{operator}: {name} holds {whole}'s whole result; take {take}", argument)
 
     def _check_arguments(
-        self,
-        operator: str,
-        signature: inspect.Signature,
-        positional: Sequence[ast.expr],
-        node: ast.Call,
-        ignored: Collection[str],
+        self, operator: str, signature: inspect.Signature, node: ast.Call, ignored: Collection[str], first: int = 0
     ) -> None:
         if any(isinstance(a, ast.Starred) for a in node.args) or any(k.arg is None for k in node.keywords):
             return
         keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in ignored]
         try:
-            signature.bind(*positional, **dict.fromkeys(keywords))
+            signature.bind(*node.args[first:], **dict.fromkeys(keywords))
         except TypeError as error:
             self._report("W203", f"{catalog.call_line(self._scope.operators[operator])}: {error}", node)
 

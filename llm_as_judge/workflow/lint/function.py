@@ -14,10 +14,7 @@ _NOT_TEXT = {"list": "a list", "dict": "a dict", "call": "a call that is not awa
 
 
 class ScopeCheck(ExpressionCheck):
-    """Checks the body of a module or of a function; functions defined in it come after it.
-
-    ``answers``: the function is ``__call__``, whose value is the workflow's answer.
-    """
+    """Checks a body, then the functions defined in it; ``answers``: it is ``__call__``'s, which returns the answer."""
 
     def __init__(
         self,
@@ -46,14 +43,8 @@ class ScopeCheck(ExpressionCheck):
             of_workflow = cls is not None and cls.name == "Workflow"
             static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in function.decorator_list)
             own = parameters[0] if of_workflow and parameters and not static else ""
-            ScopeCheck(
-                self._scope,
-                function.body,
-                parameters,
-                outer,
-                self_name=self._self if cls is None else own,
-                answers=of_workflow and function.name == "__call__",
-            ).run()
+            name, answers = self._self if cls is None else own, of_workflow and function.name == "__call__"
+            ScopeCheck(self._scope, function.body, parameters, outer, name, answers).run()
 
     def _block(self, statements: Sequence[ast.stmt]) -> None:
         for statement in statements:
@@ -104,13 +95,11 @@ class ScopeCheck(ExpressionCheck):
         self.generic_visit(node)
         self._state.live = False
 
-    def visit_Break(self, node: ast.Break) -> None:
-        self._breaks[-1].append(self._state.copy())
+    def _jump(self, node: ast.Break | ast.Continue) -> None:
+        (self._breaks if isinstance(node, ast.Break) else self._continues)[-1].append(self._state.copy())
         self._state.live = False
 
-    def visit_Continue(self, node: ast.Continue) -> None:
-        self._continues[-1].append(self._state.copy())
-        self._state.live = False
+    visit_Break = visit_Continue = _jump
 
     def visit_If(self, node: ast.If) -> None:
         if not self._outer and any(name in ast.unparse(node.test) for name in ("__name__", "TYPE_CHECKING")):
@@ -182,9 +171,7 @@ class ScopeCheck(ExpressionCheck):
                 self.visit(case.guard)
             self._block(case.body)
             ends.append(self._state)
-            complete = complete or (
-                isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
-            )
+            complete |= isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
         self._state = join(ends if complete else [*ends, before])
 
     def visit_FunctionDef(self, node: Function) -> None:

@@ -14,11 +14,9 @@ from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.values import bound_names
 
-_DISCOURAGED = frozenset(
-    (
-        "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",
-        "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
-    )
+_DISCOURAGED = (
+    "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",
+    "signal", "urllib", "http", "importlib", "builtins", "pickle", "tempfile",
 )  # fmt: skip
 #: Modules whose names may all be imported at once.
 _STARRED = ("typing", "math", "collections", "itertools", "functools", "statistics", "asyncio", "dataclasses")
@@ -44,9 +42,7 @@ class Imports:
         return None
 
     def places(self, nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ast.stmt]]:
-        """Source of every place that holds an operator (``self.answer``, ``self.ops['answer']``) -> the operator's
-        name, and the statement among ``nodes`` that puts it there.
-        """
+        """Source of every place that holds an operator (``self.ops['answer']``) -> its name and the statement."""
         found: dict[str, tuple[str, ast.stmt]] = {}
 
         def put(place: ast.expr, value: ast.expr, statement: ast.stmt, key: str = "") -> None:
@@ -71,9 +67,7 @@ class Imports:
 
 
 def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, report: Report) -> Imports:
-    """The imports among all nodes of a workflow; reports those of what does not exist, and names that ``prompt.py``
-    lacks.
-    """
+    """The imports among all nodes of a workflow; reports what does not exist, in ``prompt.py`` too."""
     prompts, prompt_error, prompt_modules = _read_prompt(prompt)
     found = Imports(known={**aflow.modules(nodes), **prompt_modules})
     tried, unread = set[ast.AST](), set[ast.AST]()

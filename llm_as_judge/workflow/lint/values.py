@@ -8,9 +8,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Value(NamedTuple):
-    """``operator``, ``call`` (not yet awaited) and ``result`` name their operator, a ``list`` that of a whole result in
-    it.
-    """
+    """``operator``, unawaited ``call`` and ``result`` name their operator, a ``list`` that of a whole result in it."""
 
     kind: Literal["operator", "call", "result", "list", "dict", "text", "model"]
     operator: str = ""
@@ -81,11 +79,9 @@ def bound_names(body: Iterable[ast.AST]) -> set[str]:
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 names.update(n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
                 continue
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
+            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.MatchMapping(rest=str(name)):
                 names.add(name)
             case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                names.add(name)
-            case ast.MatchMapping(rest=str(name)):
                 names.add(name)
             case ast.alias():
                 names.add(node.asname or node.name.partition(".")[0])
