@@ -26,8 +26,6 @@ WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
-#: Longer prompts, in characters, are tokenised in a thread instead of on the event loop.
-_QUICK_CHARS = 4096
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
@@ -86,30 +84,24 @@ def _settle(done: Future[Request], request: Request | None = None, error: Except
 
 
 class Service:
-    """Request handlers over one batcher and tokenizer."""
-
-    def __init__(self, folder: Path = EXECUTOR) -> None:
+    def __init__(self) -> None:
         from tokenizers import Tokenizer
 
-        if not (folder / "model.safetensors").exists():
-            raise ConfigError(f"no weights in {folder}: reinstall the package, or run `make pretrain`")
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if not (EXECUTOR / "model.safetensors").exists():
+            raise ConfigError(f"no weights in {EXECUTOR}: reinstall the package, or run `make pretrain`")
+        self.tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
         self._marks = {role: int(self.tokenizer.token_to_id(f"<|{mark}|>") or 0) for role, mark in _ROLES.items()}
-        self.batcher = Batcher(NanoEngine(folder))
+        self.batcher = Batcher(NanoEngine(EXECUTOR))
         longest = max(map(len, self.tokenizer.get_vocab()))
         self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
 
-    async def _prompt(self, messages: Sequence[Message]) -> list[int]:
+    def _prompt(self, messages: Sequence[Message]) -> list[int]:
         texts = [message.text for message in messages]
         total = sum(map(len, texts))
         if total > self._most_chars:  # refused before they are tokenised
             most = self.batcher.engine.max_length - 1
             raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
-
-        def encode() -> list[list[int]]:
-            return [list(self.tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
-
-        parts = encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
+        parts = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
         return [*ids, self._marks["assistant"]]
 
@@ -125,7 +117,7 @@ class Service:
 
     async def chat(self, http: web.Request) -> web.Response:
         body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [MODEL_NAME], _UNSUPPORTED)
-        waiting = self._requests(body, await self._prompt(body.messages))
+        waiting = self._requests(body, self._prompt(body.messages))
         requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
         choices = [
             {

@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question
+from llm_as_judge.types import DOMAINS, Domain, Problem
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
@@ -84,7 +84,6 @@ class Matrix:
         return [d for d in DOMAINS if d in there]
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
-        """Accuracy by plan and domain."""
         return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
 
     def best(self, group: Group = lambda record: "") -> dict[str, str]:
@@ -106,15 +105,6 @@ class Matrix:
         return self.row(name, dict.fromkeys(self.domains, plan))
 
 
-def plan_author(name: str) -> Given:
-    """Writes the plan of this name for the question's domain."""
-
-    def source(question: Question) -> str:
-        return workflow(SHAPES[name], question.domain)
-
-    return Given(source)
-
-
 async def measure(
     problems: Sequence[Problem],
     parts: RolloutParts,
@@ -130,9 +120,10 @@ async def measure(
     finished = itertools.count(1)
 
     async def one(plan: str) -> Sequence[RolloutEvent]:
+        author = Given(lambda question: workflow(SHAPES[plan], question.domain))
         async with together:
             with log(plan) as known:
-                records = await evaluate(problems, plan_author(plan), parts, log=known)
+                records = await evaluate(problems, author, parts, log=known)
         progress(next(finished))
         return records
 

@@ -18,7 +18,6 @@ T = TypeVar("T")
 #: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
 SMALL_MODEL = 20_000_000
 
-
 #: OpenMP keeps a team of threads for each thread that computes. Once teams have more threads than there are cores,
 #: they sleep between operations: on two cores SmolLM2's products then take 1.3 times as long.
 _THREAD = ThreadPoolExecutor(1, "device")
@@ -30,7 +29,6 @@ async def on_device(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     The event loop stays free for endpoints and workflows. Work that has begun is always finished, even if cancelled,
     because stopping it could leave the weights half updated.
     """
-
     future = asyncio.get_running_loop().run_in_executor(_THREAD, functools.partial(work, *args, **kwargs))
     try:
         return await asyncio.shield(future)

@@ -71,30 +71,18 @@ class LocalServer:
                 f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise its context",
                 "context",
             )
-        request = Request(
-            prompt,
-            int(body["max_tokens"]),
-            float(body.get("temperature", 1.0)),
-            float(body.get("top_p", 1.0)),
-            body.get("seed"),
-            self._timeout_s,
-        )
+        temperature, top_p = float(body.get("temperature", 1.0)), float(body.get("top_p", 1.0))
+        request = Request(prompt, int(body["max_tokens"]), temperature, top_p, body.get("seed"), self._timeout_s)
         async with self.places.one():
             done = await self._decoded(request)
         if done.finish_reason == "timeout":
             what = f"{self.root}: {len(done.output)} tokens took {done.seconds:.0f} s of decoding"
             raise ProviderError(f"{what}; raise timeout_s={self._timeout_s:g} or lower max_tokens", "timeout")
         ids = done.output[:-1] if done.finish_reason == "stop" else done.output
-        reply = {
-            "choices": [
-                {
-                    "message": {"content": answerer.model.tokenizer.decode(ids, skip_special_tokens=True)},
-                    "finish_reason": done.finish_reason,
-                }
-            ],
-            "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(done.output)},
-        }
-        return parse(json.dumps(reply))
+        message = {"content": answerer.model.tokenizer.decode(ids, skip_special_tokens=True)}
+        choice = {"message": message, "finish_reason": done.finish_reason}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(done.output)}
+        return parse(json.dumps({"choices": [choice], "usage": usage}))
 
     async def open(self) -> Answerer:
         """The loaded model. Raises ``ConfigError`` if it cannot be used."""

@@ -32,8 +32,7 @@ class Trainer:
     """
 
     def __init__(self, parts: TrainerParts, config: Config) -> None:
-        self.parts = parts
-        self.config = config
+        self.parts, self.config = parts, config
         self.step = 0  # finished steps; also the version of the policy's weights
         self.updater = Updater(parts.policy, config.training, parts.ranks)
         self.pipeline = Pipeline(parts, config)

@@ -70,9 +70,7 @@ class Updater:
     """
 
     def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
-        self.policy = policy
-        self.config = config
-        self.ranks = ranks
+        self.policy, self.config, self.ranks = policy, config, ranks
         self.unsettled = False
         self.optimizer = SharedAdamW(policy, ranks, config.learning_rate, config.weight_decay)
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
@@ -121,7 +119,8 @@ class Updater:
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
-            norm = self.optimizer.clipped_step(learning_rate_at(config, self.optimizer.steps), config.max_grad_norm)
+            rise = min(1.0, (self.optimizer.steps + 1) / max(1, config.warmup_steps))  # linear, then constant
+            norm = self.optimizer.clipped_step(config.learning_rate * rise, config.max_grad_norm)
             if not math.isfinite(norm):
                 raise TrainingStopped(
                     f"step {work.version + 1}: gradient norm is {norm}; lower training.learning_rate "
@@ -157,8 +156,8 @@ class Updater:
         if not rows:
             return
         completions, budget = [row.completion for row in rows], self.config.micro_batch_tokens
-        for batch in self.policy.micro_batches(completions, work.sampling, layout, budget):
-            out = self._loss(batch.scores, [rows[i] for i in batch.members], work)
+        for members, scores in self.policy.micro_batches(completions, work.sampling, layout, budget):
+            out = self._loss(scores, [rows[i] for i in members], work)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out
 
@@ -176,12 +175,6 @@ class Updater:
             sampling_logprobs=_padded([torch.tensor(row.completion.logprobs) for row in rows], scores.logprobs),
         )
         return policy_loss(inputs, work.config, work.normaliser)
-
-
-def learning_rate_at(config: TrainingConfig, update: int) -> float:
-    """Learning rate after ``update`` optimiser steps: a linear warm-up, then constant."""
-    share = 1.0 if not config.warmup_steps else min(1.0, (update + 1) / config.warmup_steps)
-    return config.learning_rate * share
 
 
 _SUMS = ("loss", "tokens", "clipped_low", "clipped_high", "kl", "entropy", "corrected")

@@ -94,8 +94,8 @@ class WarmUp:
         with self.ranks.together():
             if replies:
                 layout, budget = self._layout(replies, PLAIN), self.training.micro_batch_tokens
-                for batch in self.policy.micro_batches(replies, PLAIN, layout, budget):
-                    loss = -(batch.scores.logprobs * batch.scores.mask).sum() / work.tokens
+                for _, scores in self.policy.micro_batches(replies, PLAIN, layout, budget):
+                    loss = -(scores.logprobs * scores.mask).sum() / work.tokens
                     if work.learn:
                         loss.backward()  # type: ignore[no-untyped-call]
                     total += float(loss.detach())
