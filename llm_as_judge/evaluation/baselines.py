@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, evaluate
@@ -149,10 +150,7 @@ def rows(matrix: Matrix) -> list[Row]:
 
 def oracles(matrix: Matrix) -> list[Row]:
     """The best plan of each domain and, if there are more datasets than domains, of each dataset."""
-
-    def dataset(record: RolloutEvent) -> str:
-        return record.dataset
-
+    dataset: Group = attrgetter("dataset")
     found = [matrix.row(ORACLE, matrix.best(lambda record: record.domain))]
     best = matrix.best(dataset)
     return [*found, matrix.row(DATASET_ORACLE, best, dataset)] if len(best) > len(matrix.domains) else found

@@ -184,10 +184,7 @@ class Policy:
     def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> Iterator[MicroBatch]:
-        """Scores in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.micro_batches``.
-
-        Call ``backward`` for each before taking the next. Raises ``ConfigError`` like ``logprobs``.
-        """
+        """Scores as of ``scoring.micro_batches``. Raises ``ConfigError`` like ``logprobs``."""
         self._refuse(layout, completions)
         return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 

@@ -23,11 +23,6 @@ class SharedAdamW(torch.optim.AdamW):
         self.ranks, self.steps = ranks, 0
         super().__init__(self.weights, lr=learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
 
-    @property
-    def learning_rate(self) -> float:
-        """Learning rate of the last step."""
-        return float(self.param_groups[0]["lr"])
-
     def clipped_step(self, learning_rate: float, max_norm: float) -> float:
         """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
 
@@ -61,7 +56,3 @@ class SharedAdamW(torch.optim.AdamW):
                 self.load_state_dict(state)
             else:
                 work(message)
-
-    def compare(self, what: str) -> None:
-        """Raises ``RankFailed`` if the weights are not the same on all ranks."""
-        self.ranks.compare(f"{what}: the adapter", self.weights)

@@ -105,7 +105,7 @@ class Trainer:
                 credited,
                 update,
                 version=version,
-                learning_rate=self.updater.optimizer.learning_rate,
+                learning_rate=self.updater.optimizer.param_groups[0]["lr"],
                 temperature=sampling.temperature,
                 refilled_groups=len(groups) - config.rollout_batch_size,
                 seconds=dict(timer.seconds),
@@ -150,14 +150,8 @@ class Trainer:
         state, parts = self._finished, self.parts
         if state.step == self._saved:
             return
-        path = checkpoint.save(
-            parts.checkpoint_dir,
-            parts.policy,
-            self.updater.optimizer,
-            state,
-            config_text=parts.config_text,
-            run_id=parts.run_id,
-        )
+        optimizer, about = self.updater.optimizer, {"config_text": parts.config_text, "run_id": parts.run_id}
+        path = checkpoint.save(parts.checkpoint_dir, parts.policy, optimizer, state, **about)
         self._saved = state.step
         parts.log(CheckpointEvent(step=state.step, path=str(path)))
 

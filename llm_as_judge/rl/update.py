@@ -62,8 +62,7 @@ class _Work:
 
 
 class Updater:
-    """Owner of the optimiser. With several ``ranks``, rank 0 calls ``optimizer.share`` and ``update``, the others
-    ``follow``.
+    """Owner of the optimiser. Rank 0 calls ``optimizer.share`` and ``update``, other ``ranks`` ``follow``.
 
     ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
     weights are not those of the last finished step.
@@ -115,7 +114,8 @@ class Updater:
             own = torch.zeros_like(sums)
             with self.ranks.together():
                 for out in self._backward(rows, layout, work):
-                    own = own + _sums_of(out)
+                    values = [float(torch.as_tensor(getattr(out, name)).detach()) for name in _SUMS]
+                    own = own + torch.tensor(values, dtype=torch.float64)
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
@@ -126,7 +126,7 @@ class Updater:
                     f"step {work.version + 1}: gradient norm is {norm}; lower training.learning_rate "
                     f"({config.learning_rate}) or use model.dtype=float32"
                 )
-        self.optimizer.compare(f"step {work.version + 1}")
+        self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
         total = dict(zip(_SUMS, sums.tolist(), strict=True))
         tokens = total["tokens"]
         return UpdateReport(
@@ -178,10 +178,6 @@ class Updater:
 
 
 _SUMS = ("loss", "tokens", "clipped_low", "clipped_high", "kl", "entropy", "corrected")
-
-
-def _sums_of(out: LossOutputs) -> Tensor:
-    return torch.tensor([float(torch.as_tensor(getattr(out, name)).detach()) for name in _SUMS], dtype=torch.float64)
 
 
 def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
