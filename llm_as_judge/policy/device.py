@@ -60,18 +60,14 @@ def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dty
     It is fast on CUDA and, except for small models, on CPUs with instructions for it (AVX512-BF16, AMX).
     """
     if name == "auto":
-        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and _cpu_computes_bfloat16()
+        native = torch.cpu.get_capabilities()  # emulation is several times slower than float32
+        fast = native.get("avx512_bf16") or native.get("amx_bf16")
+        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and fast
         return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')
     return dtype
-
-
-def _cpu_computes_bfloat16() -> bool:
-    """Whether the CPU computes bfloat16 natively; emulation is several times slower than float32."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def fit_threads(device: torch.device, parameters: int) -> None:

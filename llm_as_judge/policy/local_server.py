@@ -119,7 +119,10 @@ class LocalServer:
                 await on_device(answerer.round, take, settle)
         except Exception as error:  # of torch: every request of the round fails
             answerer.drop()
-            failed = _explained(error, self.root)
+            why = f"{type(error).__name__}: {error}"
+            if is_out_of_memory(error):
+                why = "out of memory; lower executor.concurrency, executor.context or judge.concurrency"
+            failed = ProviderError(f"{self.root}: {why}", "server")
             for future in self._running.values():
                 if not future.done():
                     future.set_exception(failed)
@@ -131,13 +134,6 @@ class LocalServer:
 def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
     if not future.done():
         future.set_result(request)
-
-
-def _explained(error: Exception, where: str) -> ProviderError:
-    if is_out_of_memory(error):
-        cure = "lower executor.concurrency, executor.context or judge.concurrency"
-        return ProviderError(f"{where}: out of memory; {cure}", "server")
-    return ProviderError(f"{where}: {type(error).__name__}: {error}", "server")
 
 
 def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:
