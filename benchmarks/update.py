@@ -131,9 +131,9 @@ def step(policy: Policy, completions: Sequence[Completion], layout: Layout, by_g
         prompts = dict.fromkeys(c.prompt_ids for c in completions)
         batches = [[i for i, c in enumerate(completions) if c.prompt_ids == p] for p in prompts]
     for rows in batches:
-        for part in policy.micro_batches([completions[i] for i in rows], Sampling(), layout, BUDGET):
-            chosen = advantages[[rows[i] for i in part.members]]
-            inputs = LossInputs(part.scores.logprobs, chosen, part.scores.mask)
+        for members, scores in policy.micro_batches([completions[i] for i in rows], Sampling(), layout, BUDGET):
+            chosen = advantages[[rows[i] for i in members]]
+            inputs = LossInputs(scores.logprobs, chosen, scores.mask)
             policy_loss(inputs, LOSS, normaliser).loss.backward()  # type: ignore[no-untyped-call]
 
 

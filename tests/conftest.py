@@ -4,7 +4,6 @@
 only read a run use it as it is; those that change something work on ``finished_run.copy(tmp_path)``.
 """
 
-import asyncio
 import contextlib
 import io
 import os
@@ -20,7 +19,6 @@ from filelock import FileLock
 from helpers.benchmarks import benchmark
 from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
-from helpers.processes import free_port
 from helpers.samples import write_samples
 from hypothesis import settings
 
@@ -115,19 +113,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def address(shared: Path) -> Iterator[str]:
-    """URL of an embedded server, shared by all tests; it ends with the last process that uses it."""
-    from llm_as_judge.embedded.supervise import EmbeddedServer
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """URL of an embedded server for all tests of this process."""
+    from llm_as_judge.embedded.supervise import own_server
 
-    port = shared / "port"
-    with FileLock(f"{port}.lock"):
-        if not port.exists():
-            port.write_text(str(free_port()))
-    address = f"http://127.0.0.1:{port.read_text()}/v1"
-    server = EmbeddedServer(address)
-    asyncio.run(server.__aenter__())
-    yield address
-    server.stop()
+    with own_server(tmp_path_factory.mktemp("embedded") / "server.log") as address:
+        yield address
 
 
 @pytest.fixture

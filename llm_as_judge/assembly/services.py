@@ -3,9 +3,10 @@
     async with open_services(config) as services:
         execution = await services.runner.run(source, question)
 
-The embedded server is started if the configuration names it.
+An embedded server is started for endpoints of that provider without an address.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import POLICY, Config
-from llm_as_judge.embedded.supervise import EmbeddedServer
+from llm_as_judge.embedded.supervise import own_server
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
@@ -97,9 +98,11 @@ async def open_clients(
     hosted = hosted or HostedModels(config)
     endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:
-        for address in {e.base_url for e in endpoints.values() if e.provider == "embedded"}:
-            log = config.output.log_dir / "embedded_server.log"
-            await stack.enter_async_context(EmbeddedServer(address, log))
+        started = [role for role, own in endpoints.items() if own.provider == "embedded" and not own.base_url]
+        if started:
+            server = own_server(config.output.log_dir / "embedded_server.log")
+            address = {"base_url": await asyncio.to_thread(stack.enter_context, server)}
+            endpoints |= {role: endpoints[role].model_copy(update=address) for role in started}
         clients = {}
         for role, endpoint in endpoints.items():
             own = [hosted.server(endpoint)] if endpoint.provider == "local" else []

@@ -7,7 +7,6 @@ Nothing is downloaded. With ``--device cpu`` the nano policy replaces the large 
 
 import os
 import platform
-import socket
 import subprocess
 import sys
 import tempfile
@@ -91,12 +90,10 @@ def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[l
         measured = ["--device", device, "--rounds", "1"]
         parts["update"] = [["benchmarks/update.py", *measured, "--row", "reference"]]
         parts["sampling"] = [["benchmarks/rollout.py", *measured]]
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address, size = f"http://127.0.0.1:{free.getsockname()[1]}/v1", 4 if on_gpu else 2
+    size = 4 if on_gpu else 2
     for name, engine in (("train", "local"), *([("vllm", "vllm")] if python else [])):
         settings = {
-            "executor.base_url": address, "judge.base_url": address, "output_dir": folder / name / "checkpoints",
+            "output_dir": folder / name / "checkpoints",
             "log_dir": folder / name / "logs", "results_dir": folder / name / "results", "eval_problems": size,
             "persistence_dir": folder / name / "buffer", "rollout_batch_size": size, "max_problems": 40,
             "num_return_sequences_in_group": size, "baselines": "none",

@@ -14,7 +14,7 @@ LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_eff
 class ServerConfig(Strict):
     """Connection to an OpenAI-compatible server."""
 
-    base_url: Url = Field("http://127.0.0.1:8002/v1", pattern=r"^https?://\S+$", description="URL of the API with /v1.")
+    base_url: Url = Field("", pattern=r"^(https?://\S+)?$", description="URL of the API with /v1; empty: own server.")
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )
@@ -26,7 +26,6 @@ class ServerConfig(Strict):
 class EngineConfig(ServerConfig):
     """The vLLM server that samples workflows if ``generation.engine`` is vllm."""
 
-    base_url: Url = Field("", pattern=r"^(https?://\S+)?$", description="URL of the API with /v1; empty: own server.")
     api_key: str = Field(DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY}, not the key itself.")
     timeout_s: Float = Field(600.0, gt=0, description="Time limit for all workflows of one problem, in seconds.")
     restart_s: Float = Field(300.0, ge=0, description="Seconds to wait for a server to start or restart.")
@@ -45,8 +44,8 @@ class EndpointConfig(ServerConfig):
 
     provider: Literal["embedded", "openai", "local"] = Field(
         "embedded",
-        description="embedded: the nano model, served by the run; openai: the service at base_url; local: weights in "
-        "this process, without a server.",
+        description="embedded: the nano model, served by the run or at base_url; openai: the service at base_url; "
+        "local: weights in this process, without a server.",
     )
     more_urls: Urls = Field((), description="Further addresses of the model; the least busy one is used.")
     model: str = Field(

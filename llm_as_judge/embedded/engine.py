@@ -52,14 +52,9 @@ class _Layer:
     taps: Tensor | None = None  # [d, width of the convolution]
 
 
-@dataclass(frozen=True, slots=True)
-class _Filled:
-    """Caches of a prompt: all that the tokens after it need."""
-
-    keys: list[Tensor]  # [kv, length, head] of each layer with attention
-    values: list[Tensor]
-    taps: list[Tensor]  # [reach, width] of each layer with a convolution
-    logits: Tensor  # [V]
+#: All that the tokens after a prompt need: key and value [kv, length, head] of each layer with attention, taps
+#: [reach, width] of each with a convolution, and the logits [V].
+_Filled = tuple[list[tuple[Tensor, Tensor]], list[Tensor], Tensor]
 
 
 class NanoEngine:
@@ -133,12 +128,12 @@ class NanoEngine:
         """Fill slots ``first...`` and return the logits after each prompt [B, V]."""
         logits = []
         for slot, prompt in enumerate(prompts, start=first):
-            filled = self._filled(tuple(prompt))
-            for i, (key, value) in enumerate(zip(filled.keys, filled.values, strict=True)):
+            cached, taps, after = self._filled(tuple(prompt))
+            for i, (key, value) in enumerate(cached):
                 self.keys[i, slot, :, : len(prompt)], self.values[i, slot, :, : len(prompt)] = key, value
-            for i, taps in enumerate(filled.taps):
-                self.taps[i, slot] = taps
-            logits.append(filled.logits)
+            for i, inputs in enumerate(taps):
+                self.taps[i, slot] = inputs
+            logits.append(after)
         return torch.stack(logits)
 
     def _forward(self, prompt: tuple[int, ...]) -> _Filled:
@@ -148,13 +143,12 @@ class NanoEngine:
         ids[:length] = torch.tensor(prompt)
         x = F.embedding(ids, self.embedding)
         cos, sin = self.cos[:padded, None], self.sin[:padded, None]
-        keys, values, taps = list[Tensor](), list[Tensor](), list[Tensor]()
+        cached, taps = list[tuple[Tensor, Tensor]](), list[Tensor]()
         for layer in self.layers:
             h = self._rms(x, layer.operator_norm)
             if layer.attention:
                 q, k, v = (t.transpose(0, 1)[None] for t in self._qkv(layer, h, cos, sin))
-                keys.append(k[0, :, :length].clone())
-                values.append(v[0, :, :length].clone())
+                cached.append((k[0, :, :length].clone(), v[0, :, :length].clone()))
                 mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
                 mixed = mixed[0].transpose(0, 1).reshape(padded, self.width)
             else:
@@ -164,7 +158,7 @@ class NanoEngine:
                 taps.append(bz[length : length + self.reach].clone())
                 mixed = c * sum(bz[j : j + padded] * layer.taps[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        return _Filled(keys, values, taps, self._logits(x[length - 1 : length])[0])
+        return cached, taps, self._logits(x[length - 1 : length])[0]
 
     def _decode(self) -> Tensor:
         """Logits [n, V] of the next token of every active row."""

@@ -1,13 +1,12 @@
-"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``. Runs start and share it
-by ``embedded.supervise``.
+"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``. Runs start their own by
+``embedded.supervise``.
 
-Routes: ``/v1/models``, ``/v1/chat/completions``, ``/health``, and ``/lease`` for runs that use the server. One engine
-thread decodes all requests together; requests join and leave at every token. Features that are not supported
-(streaming, tools, schemas, stop words, log-probabilities) are refused, not ignored.
+Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. One engine thread decodes all requests together;
+requests join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
+log-probabilities) are refused, not ignored.
 """
 
 import asyncio
-import os
 import queue
 import threading
 import time
@@ -27,8 +26,6 @@ WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
-#: Longer prompts, in characters, are tokenised in a thread instead of on the event loop.
-_QUICK_CHARS = 4096
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
@@ -87,33 +84,24 @@ def _settle(done: Future[Request], request: Request | None = None, error: Except
 
 
 class Service:
-    """Request handlers over one batcher and tokenizer."""
-
-    def __init__(self, folder: Path = EXECUTOR, model: str = MODEL_NAME, unused_s: float | None = None) -> None:
+    def __init__(self) -> None:
         from tokenizers import Tokenizer
 
-        if not (folder / "model.safetensors").exists():
-            raise ConfigError(f"no weights in {folder}: reinstall the package, or run `make pretrain`")
-        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        if not (EXECUTOR / "model.safetensors").exists():
+            raise ConfigError(f"no weights in {EXECUTOR}: reinstall the package, or run `make pretrain`")
+        self.tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
         self._marks = {role: int(self.tokenizer.token_to_id(f"<|{mark}|>") or 0) for role, mark in _ROLES.items()}
-        self.batcher = Batcher(NanoEngine(folder))
-        self.model = model
-        self._leases, self._closing = 0, False
-        self._unused_s = unused_s
+        self.batcher = Batcher(NanoEngine(EXECUTOR))
         longest = max(map(len, self.tokenizer.get_vocab()))
         self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
 
-    async def _prompt(self, messages: Sequence[Message]) -> list[int]:
+    def _prompt(self, messages: Sequence[Message]) -> list[int]:
         texts = [message.text for message in messages]
         total = sum(map(len, texts))
         if total > self._most_chars:  # refused before they are tokenised
             most = self.batcher.engine.max_length - 1
             raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
-
-        def encode() -> list[list[int]]:
-            return [list(self.tokenizer.encode(text, add_special_tokens=False).ids) for text in texts]
-
-        parts = encode() if total <= _QUICK_CHARS else await asyncio.to_thread(encode)
+        parts = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
         return [*ids, self._marks["assistant"]]
 
@@ -128,8 +116,8 @@ class Service:
         return requests
 
     async def chat(self, http: web.Request) -> web.Response:
-        body = checked({"model": self.model} | await body_of(http), ChatBody, [self.model], _UNSUPPORTED)
-        waiting = self._requests(body, await self._prompt(body.messages))
+        body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [MODEL_NAME], _UNSUPPORTED)
+        waiting = self._requests(body, self._prompt(body.messages))
         requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
         choices = [
             {
@@ -139,59 +127,23 @@ class Service:
             }
             for i, r in enumerate(requests)
         ]
-        return protocol.reply(self.model, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
-
-    async def lease(self, http: web.Request) -> web.StreamResponse:
-        """Holds the connection of a run open until the run or this server ends."""
-        reply = web.StreamResponse()
-        self._leases += 1
-        try:
-            await reply.prepare(http)
-            await reply.write(f"{self.model}\n".encode())
-            while not self._closing and http.transport is not None and not http.transport.is_closing():
-                await asyncio.sleep(0.1)
-        finally:
-            self._leases -= 1
-            self._end_if_unused()
-        return reply
-
-    def _end_if_unused(self) -> None:
-        if self._unused_s is not None and not self._leases:
-            os._exit(0)
-
-    async def await_first_lease(self, _: web.Application) -> None:
-        asyncio.get_running_loop().call_later(self._unused_s or 0.0, self._end_if_unused)
-
-    async def end_leases(self, _: web.Application) -> None:
-        self._closing = True
+        return protocol.reply(MODEL_NAME, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
 
 
-def application(folder: Path = EXECUTOR, unused_s: float | None = None) -> web.Application:
-    service = Service(folder, unused_s=unused_s)
-    app = protocol.application(service.chat, [service.model], lambda: len(service.batcher.engine.active))
-    app.router.add_get("/lease", service.lease)
-    app.on_startup.append(service.await_first_lease)
-    app.on_shutdown.append(service.end_leases)
-    return app
+def application() -> web.Application:
+    service = Service()
+    return protocol.application(service.chat, [MODEL_NAME], lambda: len(service.batcher.engine.active))
 
 
-def serve(
-    host: str,
-    port: int,
-    ready: Callable[[], None] = lambda: None,
-    folder: Path = EXECUTOR,
-    unused_s: float | None = None,
-) -> None:
+def serve(host: str, port: int, ready: Callable[[], None]) -> None:
     """Serve until interrupted; ``ready`` is called when the server listens.
-
-    With ``unused_s`` the process ends with its last lease, or after so many seconds without a first one.
 
     Raises ``ConfigError`` if the port is in use or the weights are missing.
     """
     import torch
 
     torch.set_num_threads(1)
-    app = application(folder, unused_s)
+    app = application()
     try:
         web.run_app(app, host=host, port=port, print=lambda _: ready(), access_log=None)
     except (OSError, UnicodeError) as error:  # the latter: no name of a host

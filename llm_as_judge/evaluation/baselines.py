@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, evaluate
@@ -19,7 +20,7 @@ from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question
+from llm_as_judge.types import DOMAINS, Domain, Problem
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
@@ -84,7 +85,6 @@ class Matrix:
         return [d for d in DOMAINS if d in there]
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
-        """Accuracy by plan and domain."""
         return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
 
     def best(self, group: Group = lambda record: "") -> dict[str, str]:
@@ -106,15 +106,6 @@ class Matrix:
         return self.row(name, dict.fromkeys(self.domains, plan))
 
 
-def plan_author(name: str) -> Given:
-    """Writes the plan of this name for the question's domain."""
-
-    def source(question: Question) -> str:
-        return workflow(SHAPES[name], question.domain)
-
-    return Given(source)
-
-
 async def measure(
     problems: Sequence[Problem],
     parts: RolloutParts,
@@ -130,9 +121,10 @@ async def measure(
     finished = itertools.count(1)
 
     async def one(plan: str) -> Sequence[RolloutEvent]:
+        author = Given(lambda question: workflow(SHAPES[plan], question.domain))
         async with together:
             with log(plan) as known:
-                records = await evaluate(problems, plan_author(plan), parts, log=known)
+                records = await evaluate(problems, author, parts, log=known)
         progress(next(finished))
         return records
 
@@ -158,10 +150,7 @@ def rows(matrix: Matrix) -> list[Row]:
 
 def oracles(matrix: Matrix) -> list[Row]:
     """The best plan of each domain and, if there are more datasets than domains, of each dataset."""
-
-    def dataset(record: RolloutEvent) -> str:
-        return record.dataset
-
+    dataset: Group = attrgetter("dataset")
     found = [matrix.row(ORACLE, matrix.best(lambda record: record.domain))]
     best = matrix.best(dataset)
     return [*found, matrix.row(DATASET_ORACLE, best, dataset)] if len(best) > len(matrix.domains) else found

@@ -5,7 +5,7 @@ choose on the problems they are measured on: they are upper bounds. The best sin
 problems (``commands.compare``).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,12 +14,8 @@ from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import DOMAINS, Domain
 
-SINGLE_CALL, UNTRAINED, WARMED_UP, TRAINED = (
-    "single call (IO)",
-    "untrained policy",
-    "after the warm-up",
-    "trained policy",
-)
+SINGLE_CALL = "single call (IO)"
+UNTRAINED, WARMED_UP, TRAINED = "untrained policy", "after the warm-up", "trained policy"
 CONSTANT, SELF_CONSISTENCY = "best constant answer per dataset", "self-consistency"
 BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
@@ -64,19 +60,14 @@ def compare(
     measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
     made = [*further, *measured]
     if matrix is not None:
-        made = [*further, *_beforehand(matrix), random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
+        plans: dict[str, dict[str, str]] = {name: {d: of[d] for d in matrix.domains} for name, of in METHODS.items()}
+        known = [matrix.row(name, plan) for name, plan in plans.items() if {*plan.values()} <= {*matrix.evaluations}]
+        made = [*further, *known, random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
         made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
     return [
         Compared(one, None if one is policy else paired_difference(policy.by_problem, one.by_problem)) for one in made
     ]
-
-
-def _beforehand(matrix: Matrix) -> Iterator[Row]:
-    for name, plans in METHODS.items():
-        plan: dict[str, str] = {d: plans[d] for d in matrix.domains}
-        if set(plan.values()) <= matrix.evaluations.keys():
-            yield matrix.row(name, plan)
 
 
 def problem_oracle(matrix: Matrix) -> Row:

@@ -37,22 +37,16 @@ def official(
     if metric not in _NAMES or (not scored and any(c is not None for samples in correct for c in samples)):
         return {BY_RULES: estimate([share(c) for c in correct])}
     everywhere, somewhere = _NAMES[metric]
-    values = {name: [_mean_of(name, samples) for samples in scores] for name in (*everywhere, *somewhere)}
+    values = {name: [share([s.get(name) for s in own]) for own in scores] for name in (*everywhere, *somewhere)}
     for name in somewhere:
         values[name] = [value for value in values[name] if value is not None]
     return {name: estimate(value) for name, value in values.items() if value}
 
 
-def share(correct: Sequence[bool | None]) -> float | None:
-    """Share of correct answers among the scored samples of one problem; None if none was scored."""
-    known = [float(c) for c in correct if c is not None]
+def share(scores: Sequence[float | None]) -> float | None:
+    """Mean over the scored samples of one problem, of correct answers their share; None if none was scored."""
+    known = [float(score) for score in scores if score is not None]
     return mean(known) if known else None
-
-
-def _mean_of(name: str, samples: Sequence[Mapping[str, float]]) -> float | None:
-    """Mean of a score over the samples of one problem that have it; None if none has."""
-    having = [sample[name] for sample in samples if name in sample]
-    return mean(having) if having else None
 
 
 def _pass(correct: Sequence[bool | None], k: int) -> float | None:

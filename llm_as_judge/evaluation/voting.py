@@ -63,8 +63,11 @@ async def self_consistency(
             break
         drafts = min(MOST, max(drafts + 1, math.ceil(tokens / spent) if spent else MOST))
     groups = [records[place : place + drafts] for place in range(0, len(records), drafts)]
-    chosen = [await _chosen(problem, own, run_code) for problem, own in zip(problems, groups, strict=True)]
-    return drafts, [_with_costs(one, own) for one, own in zip(chosen, groups, strict=True)]
+    chosen = []
+    for problem, own in zip(problems, groups, strict=True):
+        costs = {name: sum(getattr(draft, name) for draft in own) for name in ("executor_tokens", "cost", "seconds")}
+        chosen.append(msgspec.structs.replace(await _chosen(problem, own, run_code), **costs))
+    return drafts, chosen
 
 
 async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: RunCode) -> RolloutEvent:
@@ -81,15 +84,6 @@ async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: Ru
     metric = metric_of(question.dataset, (question.domain,))
     keys = [same_answers(metric, draft.answer or "", question) for draft in answered]
     return answered[keys.index(Counter(keys).most_common(1)[0][0])]
-
-
-def _with_costs(chosen: RolloutEvent, drafts: Sequence[RolloutEvent]) -> RolloutEvent:
-    return msgspec.structs.replace(
-        chosen,
-        executor_tokens=sum(draft.executor_tokens for draft in drafts),
-        cost=sum(draft.cost for draft in drafts),
-        seconds=sum(draft.seconds for draft in drafts),
-    )
 
 
 async def best_constants(training: Sequence[Problem], judge: Judge) -> dict[str, str]:

@@ -34,7 +34,6 @@ _AVOID_S = 30.0
 _LONGEST_REPLY = 4 << 20  # bytes
 #: Upper bound on the tokens that a chat template adds to a message.
 TEMPLATE_TOKENS = 64
-_EMBEDDED_RESTART_S = 60.0
 _MOST_TOKENS = 1 << 40  # a usage above it is an error of the endpoint
 #: Cached replies; the oldest is dropped first. A long run makes hundreds of thousands of requests.
 _MOST_CACHED = 10_000
@@ -126,10 +125,8 @@ class LLMClient:
         self._cached: dict[bytes, Exchange] = {}  # by the hash of the request
         self._under_way: dict[bytes, _UnderWay] = {}
         urls = dict.fromkeys((config.base_url, *config.more_urls))
-        restart_s = _EMBEDDED_RESTART_S if config.provider == "embedded" else 0.0  # the run starts a lost one again
         self._servers: Sequence[Server] = servers or [
-            Transport(config.model_copy(update={"base_url": url}), restart_s=restart_s, longest=_LONGEST_REPLY)
-            for url in urls
+            Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls
         ]
         self._failed_at = {server.root: -math.inf for server in self._servers}
 

@@ -88,8 +88,7 @@ class Answerer:
 
     def __init__(self, model: FrozenModel, rows: int, context: int) -> None:
         config = model.base.config.get_text_config()
-        self.model, self.rows = model, rows
-        self.context = context
+        self.model, self.rows, self.context = model, rows, context
         if context > config.max_position_embeddings:
             raise ConfigError(
                 f"context={context}: {config.model_type} reads at most {config.max_position_embeddings} tokens; lower "
@@ -197,12 +196,10 @@ class Answerer:
                 self._cache.move(len(self._live), row)
                 settle(request)
 
-    def drop(self) -> list[Request]:
-        """Gives up all live requests after an error, and returns them."""
-        dropped = self._live
+    def drop(self) -> None:
+        """Gives up all live requests, as after an error."""
         self._live, self._cache = [], Cache(self.rows)
         self._filled.cache_clear()
-        return dropped
 
     def _check(self) -> None:
         """Compares log-probs of some tokens with the model's own forward pass. Raises ``ConfigError``."""
@@ -213,12 +210,8 @@ class Answerer:
             logits = [self._admit(request)]
             while not request.finish_reason:
                 logits.append(self._step()[:1])
-            own = (
-                torch.cat(logits)
-                .float()
-                .log_softmax(-1)
-                .gather(-1, torch.tensor(request.output)[:, None].to(base.device))
-            )
+            tokens = torch.tensor(request.output, device=base.device)[:, None]
+            own = torch.cat(logits).float().log_softmax(-1).gather(-1, tokens)
             base.set_attn_implementation(TREE_ATTENTION)
             plain = plain_logprobs(base, Completion("", tuple(prompt), tuple(request.output), (), "stop"))
         self.drop()

@@ -58,7 +58,6 @@ class Tree:
     _mask: Tensor | BlockMask | None = field(default=None, init=False)
 
     def mask(self, device: torch.device) -> Tensor | BlockMask:
-        """Mask for all layers, built once."""
         if self._mask is None:
             make: Callable[[Layout], Tensor | BlockMask] = dense_mask if self.kernel == "dense" else block_mask
             first, last = self.layout.first.to(device), self.layout.last.to(device)

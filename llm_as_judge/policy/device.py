@@ -18,7 +18,6 @@ T = TypeVar("T")
 #: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
 SMALL_MODEL = 20_000_000
 
-
 #: OpenMP keeps a team of threads for each thread that computes. Once teams have more threads than there are cores,
 #: they sleep between operations: on two cores SmolLM2's products then take 1.3 times as long.
 _THREAD = ThreadPoolExecutor(1, "device")
@@ -30,7 +29,6 @@ async def on_device(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     The event loop stays free for endpoints and workflows. Work that has begun is always finished, even if cancelled,
     because stopping it could leave the weights half updated.
     """
-
     future = asyncio.get_running_loop().run_in_executor(_THREAD, functools.partial(work, *args, **kwargs))
     try:
         return await asyncio.shield(future)
@@ -62,18 +60,14 @@ def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dty
     It is fast on CUDA and, except for small models, on CPUs with instructions for it (AVX512-BF16, AMX).
     """
     if name == "auto":
-        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and _cpu_computes_bfloat16()
+        native = torch.cpu.get_capabilities()  # emulation is several times slower than float32
+        fast = native.get("avx512_bf16") or native.get("amx_bf16")
+        on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and fast
         return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')
     return dtype
-
-
-def _cpu_computes_bfloat16() -> bool:
-    """Whether the CPU computes bfloat16 natively; emulation is several times slower than float32."""
-    capabilities = torch.cpu.get_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
 def fit_threads(device: torch.device, parameters: int) -> None:

@@ -37,9 +37,7 @@ class CheckedLayout:
     """
 
     def __init__(self, policy: Policy, shared_prefix: bool | None, budget: int) -> None:
-        self._policy = policy
-        self._shared_prefix = shared_prefix
-        self._budget = budget
+        self._policy, self._shared_prefix, self._budget = policy, shared_prefix, budget
         self._checked: set[Layout] = set()
 
     def __call__(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:

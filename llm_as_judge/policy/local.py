@@ -32,8 +32,7 @@ class LocalEngine:
     """Samples with the policy's current weights. Raises ``ConfigError`` for models that it does not support."""
 
     def __init__(self, policy: Policy, tokenizer: Any) -> None:
-        self._policy = policy
-        self._tokenizer = tokenizer
+        self._policy, self._tokenizer = policy, tokenizer
         self.version = 0
         refuse(policy.base.config)
 

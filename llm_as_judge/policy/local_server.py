@@ -71,30 +71,18 @@ class LocalServer:
                 f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise its context",
                 "context",
             )
-        request = Request(
-            prompt,
-            int(body["max_tokens"]),
-            float(body.get("temperature", 1.0)),
-            float(body.get("top_p", 1.0)),
-            body.get("seed"),
-            self._timeout_s,
-        )
+        temperature, top_p = float(body.get("temperature", 1.0)), float(body.get("top_p", 1.0))
+        request = Request(prompt, int(body["max_tokens"]), temperature, top_p, body.get("seed"), self._timeout_s)
         async with self.places.one():
             done = await self._decoded(request)
         if done.finish_reason == "timeout":
             what = f"{self.root}: {len(done.output)} tokens took {done.seconds:.0f} s of decoding"
             raise ProviderError(f"{what}; raise timeout_s={self._timeout_s:g} or lower max_tokens", "timeout")
         ids = done.output[:-1] if done.finish_reason == "stop" else done.output
-        reply = {
-            "choices": [
-                {
-                    "message": {"content": answerer.model.tokenizer.decode(ids, skip_special_tokens=True)},
-                    "finish_reason": done.finish_reason,
-                }
-            ],
-            "usage": {"prompt_tokens": len(prompt), "completion_tokens": len(done.output)},
-        }
-        return parse(json.dumps(reply))
+        message = {"content": answerer.model.tokenizer.decode(ids, skip_special_tokens=True)}
+        choice = {"message": message, "finish_reason": done.finish_reason}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(done.output)}
+        return parse(json.dumps({"choices": [choice], "usage": usage}))
 
     async def open(self) -> Answerer:
         """The loaded model. Raises ``ConfigError`` if it cannot be used."""
@@ -131,7 +119,10 @@ class LocalServer:
                 await on_device(answerer.round, take, settle)
         except Exception as error:  # of torch: every request of the round fails
             answerer.drop()
-            failed = _explained(error, self.root)
+            why = f"{type(error).__name__}: {error}"
+            if is_out_of_memory(error):
+                why = "out of memory; lower executor.concurrency, executor.context or judge.concurrency"
+            failed = ProviderError(f"{self.root}: {why}", "server")
             for future in self._running.values():
                 if not future.done():
                     future.set_exception(failed)
@@ -143,13 +134,6 @@ class LocalServer:
 def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
     if not future.done():
         future.set_result(request)
-
-
-def _explained(error: Exception, where: str) -> ProviderError:
-    if is_out_of_memory(error):
-        cure = "lower executor.concurrency, executor.context or judge.concurrency"
-        return ProviderError(f"{where}: out of memory; {cure}", "server")
-    return ProviderError(f"{where}: {type(error).__name__}: {error}", "server")
 
 
 def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:

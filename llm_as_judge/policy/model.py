@@ -54,24 +54,23 @@ class Policy:
 
     def __init__(self, base: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> None:
         """``seed`` determines the adapter's initial weights."""
-        self.config = config
-        self.tokenizer = tokenizer
+        self.config, self.tokenizer = config, tokenizer
         device = resolve_device(config.device)
         base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
         silence(base)
         # The adapter depends on its seed only, and the caller's random state is left as it was.
-        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        own = [device] if device.type == "cuda" else []
+        with torch.random.fork_rng(devices=own), warnings.catch_warnings():
             torch.manual_seed(seed)
-            with warnings.catch_warnings():
-                # PEFT reads an attribute of transformers by its old name.
-                warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
-                try:
-                    self.model: Any = get_peft_model(base, LoraConfig(**lora_arguments(config)))
-                except (ValueError, re.error) as error:
-                    raise ConfigError(
-                        f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of "
-                        "layers such as [q_proj, v_proj], or a regular expression over their full names"
-                    ) from error
+            # PEFT reads an attribute of transformers by its old name.
+            warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing.*")
+            try:
+                self.model: Any = get_peft_model(base, LoraConfig(**lora_arguments(config)))
+            except (ValueError, re.error) as error:
+                raise ConfigError(
+                    f"model.lora_target_modules={config.lora_target_modules!r}: {error}; give all-linear, names of "
+                    "layers such as [q_proj, v_proj], or a regular expression over their full names"
+                ) from error
         for layer in self._adapted():
             # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
             layer.cast_input_dtype_enabled = False
@@ -117,7 +116,6 @@ class Policy:
 
     @property
     def base(self) -> Any:
-        """The Hugging Face causal LM, adapter layers inside."""
         return self.model.get_base_model()
 
     @property
@@ -186,10 +184,7 @@ class Policy:
     def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> Iterator[MicroBatch]:
-        """Scores in micro-batches of at most ``budget`` forwarded tokens, see ``scoring.micro_batches``.
-
-        Call ``backward`` for each before taking the next. Raises ``ConfigError`` like ``logprobs``.
-        """
+        """Scores as of ``scoring.micro_batches``. Raises ``ConfigError`` like ``logprobs``."""
         self._refuse(layout, completions)
         return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 
@@ -205,8 +200,8 @@ class Policy:
         """Log-probs [T] of every completion under the current weights or the KL reference, without gradient."""
         logprobs: dict[int, Tensor] = {}
         with torch.no_grad(), self._reference() if reference else nullcontext():
-            for batch in self.micro_batches(completions, sampling, layout, budget):
-                rows = zip(batch.members, batch.scores.logprobs, strict=True)
+            for members, scores in self.micro_batches(completions, sampling, layout, budget):
+                rows = zip(members, scores.logprobs, strict=True)
                 logprobs.update((i, row[: len(completions[i].token_ids)]) for i, row in rows)
         return [logprobs[i] for i in range(len(completions))]
 
@@ -343,7 +338,6 @@ class Policy:
 
 
 def lora_arguments(config: ModelConfig) -> dict[str, Any]:
-    """Settings for PEFT's ``LoraConfig``."""
     modules = config.lora_target_modules
     return {
         "r": config.lora_rank,

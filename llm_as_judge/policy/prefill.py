@@ -81,24 +81,18 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
         last.append(row_hidden(base, tree, Tree(tree.layout, kernel, caught=caught))[[row[-1] for row in rows]])
         if not layers:
             begin = torch.tensor(rows[0][:common], dtype=torch.long)
-            layers += [
-                _layer(key, value, begin, (len(prompts), longest), group, capacity) for key, value in caught.values()
-            ]
+            for key, value in caught.values():
+                heads, dim = key.shape[1], key.shape[3]
+                prompt = key.new_empty(2, len(prompts), heads, longest, dim)
+                own = key.new_zeros(2, len(prompts) * group, heads, capacity, dim)
+                common_part = key[0][:, begin], value[0][:, begin]
+                layers.append(LayerStore(common_part, (prompt[0], prompt[1]), (own[0], own[1])))
         # Rows are padded with their last token; the mask hides it.
         rest = torch.tensor([row[common:] + row[-1:] * (common + longest - len(row)) for row in rows])
         for layer, found in zip(layers, caught.values(), strict=True):
-            for whole, own in zip(layer.prompt, found, strict=True):
-                whole[members[0] : members[-1] + 1] = own[0][:, rest].transpose(0, 1)
+            for whole, part in zip(layer.prompt, found, strict=True):
+                whole[members[0] : members[-1] + 1] = part[0][:, rest].transpose(0, 1)
     lengths = torch.tensor([len(p) for p in prompts], device=base.device)
     past = torch.arange(longest, device=base.device) >= lengths[:, None] - common
     padding = torch.zeros(past.shape, device=base.device).masked_fill(past, -torch.inf)
     return torch.cat(last), Store(layers, lengths, padding[:, None, None, None, :], len(prompts), group)
-
-
-def _layer(key: Tensor, value: Tensor, begin: Tensor, grid: tuple[int, int], group: int, capacity: int) -> LayerStore:
-    """An empty cache for ``grid`` = (prompts, longest rest); the common beginning is at positions ``begin``."""
-    prompts, longest = grid
-    heads, dim = key.shape[1], key.shape[3]
-    rest = key.new_empty(2, prompts, heads, longest, dim)
-    own = key.new_zeros(2, prompts * group, heads, capacity, dim)
-    return LayerStore((key[0][:, begin], value[0][:, begin]), (rest[0], rest[1]), (own[0], own[1]))

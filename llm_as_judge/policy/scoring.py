@@ -37,12 +37,8 @@ class TokenScores:
     mask: Tensor  # [B, T] bool, True at sampled tokens, not at those of user turns
 
 
-@dataclass(frozen=True, slots=True)
-class MicroBatch:
-    """Scores of some completions; ``members`` are their indices, row by row."""
-
-    members: tuple[int, ...]
-    scores: TokenScores
+#: Indices of some completions, and their scores, row by row.
+MicroBatch = tuple[tuple[int, ...], TokenScores]
 
 
 def score(base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout) -> TokenScores:
@@ -70,12 +66,12 @@ def micro_batches(
     if layout == "padded":
         lengths = [len(c.prompt_ids) + len(c.token_ids) - 1 for c in completions]
         for members in prefix_tree.padded_batches(lengths, budget):
-            yield MicroBatch(members, score(base, [completions[i] for i in members], sampling, layout))
+            yield members, score(base, [completions[i] for i in members], sampling, layout)
         return
     tree = prefix_tree.plan(*_sequences(completions))
     row_budget = min(budget, CPU_ROW_TOKENS) if base.device.type == "cpu" else budget
     if tree.unique_tokens <= row_budget:
-        yield MicroBatch(tuple(range(len(completions))), score(base, completions, sampling, layout))
+        yield tuple(range(len(completions))), score(base, completions, sampling, layout)
         return
     for stage in prefix_tree.stages(*_sequences(completions), budget, row_budget):
         yield from _staged(base, stage, completions, sampling)
@@ -103,7 +99,7 @@ def _staged(base: Any, stage: Stage, completions: Sequence[Completion], sampling
             hidden = torch.cat([below, leaves[0]])
         hidden = hidden[tree.rows.to(hidden.device)]
         own = [completions[i] for i in members]
-        yield MicroBatch(members, _scores(base, hidden, tree.targets, tree.edge, own, sampling))
+        yield members, _scores(base, hidden, tree.targets, tree.edge, own, sampling)
     reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
     if reached:
         torch.autograd.backward([root for root, _ in reached], [grad for _, grad in reached])

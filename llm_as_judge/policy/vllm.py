@@ -47,11 +47,8 @@ class VLLMEngine:
     def __init__(
         self, config: EngineConfig, model: str, adapter_dir: Path, tokenizer: Any, *, own: OwnServer | None = None
     ) -> None:
-        self.config = config
-        self._own = own
-        self._base_model = model
-        self._adapter_dir = adapter_dir
-        self._tokenizer = tokenizer
+        self.config, self._own = config, own
+        self._base_model, self._adapter_dir, self._tokenizer = model, adapter_dir, tokenizer
         self._answered = False  # until a first answer, a refused connection means a wrong address, not a restart
         self._synced: tuple[ref[object], int] | None = None
         self._loaded: str | None = None
@@ -217,7 +214,6 @@ class VLLMEngine:
 
 
 def _fields(**sampling: Any) -> dict[str, Any]:
-    """Fields of a request in addition to model and prompt."""
     return {
         **sampling,
         # Explicit, because the model's generation_config would change the defaults.

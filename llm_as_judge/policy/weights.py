@@ -57,7 +57,8 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
     """
     stat = path.stat()
     name = f"{path.resolve()}/{stat.st_size}/{stat.st_mtime_ns}"
-    folder = _cache() / f"{path.stem}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llm-as-judge" / "gguf"
+    folder = cache / f"{path.stem}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
     if not (folder / "config.json").exists():
         try:
             _convert(path, folder)
@@ -65,10 +66,6 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
             logger.warning("%s could not be kept converted in %s (%s)", path, folder.parent, error)
             return load_tokenizer(str(path)), _dequantized(path, dtype)
     return load_folder(folder, dtype)
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llm-as-judge" / "gguf"
 
 
 def _convert(path: Path, folder: Path) -> None:

@@ -134,11 +134,9 @@ class ExperienceBuffer:
             write_whole(path, "".join(json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in best_first))
 
     def state_dict(self) -> dict[str, Any]:
-        """All experiences in order, as plain data."""
         return {domain: [asdict(entry) for entry in entries] for domain, entries in self._entries.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        """Replace the contents with ``state``."""
         self._entries = {d: [_loaded(kept) for kept in state.get(d, ())] for d in DOMAINS}
         self._vectors = {}
 

@@ -35,12 +35,7 @@ class CreditedGroup:
 
     @property
     def contrast(self) -> bool:
-        """Whether any advantage is not 0."""
         return any(self.advantages)
-
-    @property
-    def unscored(self) -> int:
-        return sum(r.reward.total is None for r in self.group.rollouts)
 
     @property
     def left_out(self) -> bool:

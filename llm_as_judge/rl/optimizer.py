@@ -1,25 +1,14 @@
 """AdamW on a policy's adapter, with the same weights and the same steps on every rank."""
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from accelerate.utils import send_to_device
-from torch import Tensor
 
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.ranks import Ranks, add_up_gradients
-
-
-@dataclass(frozen=True, slots=True)
-class _State:
-    """Weights and optimiser state on the CPU, and the number of steps."""
-
-    weights: Sequence[Tensor]
-    optimizer: dict[str, Any]
-    steps: int
 
 
 class SharedAdamW(torch.optim.AdamW):
@@ -31,14 +20,8 @@ class SharedAdamW(torch.optim.AdamW):
 
     def __init__(self, policy: Policy, ranks: Ranks, learning_rate: float, weight_decay: float) -> None:
         self.weights = policy.trainable_parameters()
-        self.ranks = ranks
-        self.steps = 0
+        self.ranks, self.steps = ranks, 0
         super().__init__(self.weights, lr=learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
-
-    @property
-    def learning_rate(self) -> float:
-        """Learning rate of the last step."""
-        return float(self.param_groups[0]["lr"])
 
     def clipped_step(self, learning_rate: float, max_norm: float) -> float:
         """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
@@ -60,20 +43,16 @@ class SharedAdamW(torch.optim.AdamW):
         if self.ranks.size > 1:
             weights = [weight.detach().cpu() for weight in self.weights]
             state: Any = send_to_device(self.state_dict(), "cpu")
-            self.ranks.tell(_State(weights, state, self.steps))
+            self.ranks.tell((weights, state, self.steps))
 
     def follow(self, work: Callable[[Any], object]) -> None:
         """Does the ``work`` that rank 0 sends until the end of the run."""
         while (message := self.ranks.hear()) is not None:
-            if isinstance(message, _State):
+            if isinstance(message, tuple):  # of ``share``
+                weights, state, self.steps = message
                 with torch.no_grad():
-                    for weight, sent in zip(self.weights, message.weights, strict=True):
+                    for weight, sent in zip(self.weights, weights, strict=True):
                         weight.copy_(sent)
-                self.load_state_dict(message.optimizer)
-                self.steps = message.steps
+                self.load_state_dict(state)
             else:
                 work(message)
-
-    def compare(self, what: str) -> None:
-        """Raises ``RankFailed`` if the weights are not the same on all ranks."""
-        self.ranks.compare(f"{what}: the adapter", self.weights)

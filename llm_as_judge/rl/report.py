@@ -98,7 +98,7 @@ def step_report(
         rollouts=len(rollouts),
         skipped_groups=sum(not c.contrast for c in credited),
         left_out_groups=sum(c.left_out for c in credited),
-        unscored=sum(c.unscored for c in credited),
+        unscored=len(rollouts) - len(scored),
         abstained=abstained / (len(scored) + abstained) if abstained else 0.0,
         version=version,
         staleness=_mean(stale),

@@ -32,8 +32,7 @@ class Trainer:
     """
 
     def __init__(self, parts: TrainerParts, config: Config) -> None:
-        self.parts = parts
-        self.config = config
+        self.parts, self.config = parts, config
         self.step = 0  # finished steps; also the version of the policy's weights
         self.updater = Updater(parts.policy, config.training, parts.ranks)
         self.pipeline = Pipeline(parts, config)
@@ -106,7 +105,7 @@ class Trainer:
                 credited,
                 update,
                 version=version,
-                learning_rate=self.updater.optimizer.learning_rate,
+                learning_rate=self.updater.optimizer.param_groups[0]["lr"],
                 temperature=sampling.temperature,
                 refilled_groups=len(groups) - config.rollout_batch_size,
                 seconds=dict(timer.seconds),
@@ -151,14 +150,8 @@ class Trainer:
         state, parts = self._finished, self.parts
         if state.step == self._saved:
             return
-        path = checkpoint.save(
-            parts.checkpoint_dir,
-            parts.policy,
-            self.updater.optimizer,
-            state,
-            config_text=parts.config_text,
-            run_id=parts.run_id,
-        )
+        optimizer, about = self.updater.optimizer, {"config_text": parts.config_text, "run_id": parts.run_id}
+        path = checkpoint.save(parts.checkpoint_dir, parts.policy, optimizer, state, **about)
         self._saved = state.step
         parts.log(CheckpointEvent(step=state.step, path=str(path)))
 

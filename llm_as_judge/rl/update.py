@@ -62,17 +62,14 @@ class _Work:
 
 
 class Updater:
-    """Owner of the optimiser. With several ``ranks``, rank 0 calls ``optimizer.share`` and ``update``, the others
-    ``follow``.
+    """Owner of the optimiser. Rank 0 calls ``optimizer.share`` and ``update``, other ``ranks`` ``follow``.
 
     ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
     weights are not those of the last finished step.
     """
 
     def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
-        self.policy = policy
-        self.config = config
-        self.ranks = ranks
+        self.policy, self.config, self.ranks = policy, config, ranks
         self.unsettled = False
         self.optimizer = SharedAdamW(policy, ranks, config.learning_rate, config.weight_decay)
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
@@ -117,17 +114,19 @@ class Updater:
             own = torch.zeros_like(sums)
             with self.ranks.together():
                 for out in self._backward(rows, layout, work):
-                    own = own + _sums_of(out)
+                    values = [float(torch.as_tensor(getattr(out, name)).detach()) for name in _SUMS]
+                    own = own + torch.tensor(values, dtype=torch.float64)
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
-            norm = self.optimizer.clipped_step(learning_rate_at(config, self.optimizer.steps), config.max_grad_norm)
+            rise = min(1.0, (self.optimizer.steps + 1) / max(1, config.warmup_steps))  # linear, then constant
+            norm = self.optimizer.clipped_step(config.learning_rate * rise, config.max_grad_norm)
             if not math.isfinite(norm):
                 raise TrainingStopped(
                     f"step {work.version + 1}: gradient norm is {norm}; lower training.learning_rate "
                     f"({config.learning_rate}) or use model.dtype=float32"
                 )
-        self.optimizer.compare(f"step {work.version + 1}")
+        self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
         total = dict(zip(_SUMS, sums.tolist(), strict=True))
         tokens = total["tokens"]
         return UpdateReport(
@@ -157,8 +156,8 @@ class Updater:
         if not rows:
             return
         completions, budget = [row.completion for row in rows], self.config.micro_batch_tokens
-        for batch in self.policy.micro_batches(completions, work.sampling, layout, budget):
-            out = self._loss(batch.scores, [rows[i] for i in batch.members], work)
+        for members, scores in self.policy.micro_batches(completions, work.sampling, layout, budget):
+            out = self._loss(scores, [rows[i] for i in members], work)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out
 
@@ -178,17 +177,7 @@ class Updater:
         return policy_loss(inputs, work.config, work.normaliser)
 
 
-def learning_rate_at(config: TrainingConfig, update: int) -> float:
-    """Learning rate after ``update`` optimiser steps: a linear warm-up, then constant."""
-    share = 1.0 if not config.warmup_steps else min(1.0, (update + 1) / config.warmup_steps)
-    return config.learning_rate * share
-
-
 _SUMS = ("loss", "tokens", "clipped_low", "clipped_high", "kl", "entropy", "corrected")
-
-
-def _sums_of(out: LossOutputs) -> Tensor:
-    return torch.tensor([float(torch.as_tensor(getattr(out, name)).detach()) for name in _SUMS], dtype=torch.float64)
 
 
 def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:

@@ -34,9 +34,7 @@ class _Work:
 
 
 class WarmUp:
-    """Owner of the optimiser. With several ``ranks``, rank 0 calls ``optimizer.share``, ``step`` and ``loss``, the
-    others ``follow``.
-    """
+    """Owner of the optimiser. Rank 0 calls ``optimizer.share``, ``step`` and ``loss``, other ``ranks`` ``follow``."""
 
     def __init__(self, policy: Policy, config: WarmupConfig, training: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.policy, self.config, self.training, self.ranks = policy, config, training, ranks
@@ -85,7 +83,7 @@ class WarmUp:
         step = f"warm-up step {self.steps}"
         if not math.isfinite(norm):
             raise DataError(f"after {step}: the gradient is {norm}; lower warmup.sft_learning_rate")
-        self.optimizer.compare(step)
+        self.ranks.compare(f"{step}: the adapter", self.optimizer.weights)
         return loss
 
     def _loss(self, work: _Work) -> float:
@@ -94,8 +92,8 @@ class WarmUp:
         with self.ranks.together():
             if replies:
                 layout, budget = self._layout(replies, PLAIN), self.training.micro_batch_tokens
-                for batch in self.policy.micro_batches(replies, PLAIN, layout, budget):
-                    loss = -(batch.scores.logprobs * batch.scores.mask).sum() / work.tokens
+                for _, scores in self.policy.micro_batches(replies, PLAIN, layout, budget):
+                    loss = -(scores.logprobs * scores.mask).sum() / work.tokens
                     if work.learn:
                         loss.backward()  # type: ignore[no-untyped-call]
                     total += float(loss.detach())

@@ -156,7 +156,6 @@ def _validations(axis: Any, evals: Sequence[EvalEvent]) -> None:
 
 
 def _curves(steps: Sequence[StepReport], lines: Mapping[str, Sequence[float]], evals: Sequence[EvalEvent]) -> str:
-    """Values of every step, thin, and their running means."""
     figure, axis = _pyplot().subplots(figsize=(5.6, 3))
     numbers = [step.step for step in steps]
     for i, (name, values) in enumerate(lines.items()):

@@ -19,7 +19,6 @@ _COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
 def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[RenderableType]:
-    """All datasets with their official metrics, validity and costs."""
     title = "Official metric, and percent right by it"
     table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
     for name, row in rows:
@@ -75,7 +74,6 @@ def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
 
 
 def usage_table(usage: "Mapping[str, Usage]") -> Table:
-    """Requests, tokens and cost of each model."""
     headings = ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost")
     table = make_table("Models asked", "", *headings)
     for role, own in {**{role: [u] for role, u in usage.items()}, "all": list(usage.values())}.items():

@@ -64,7 +64,6 @@ class _Transcript:
         self.add(event.SpanEndEvent, id=id, span_id=id)
 
     def replied(self, name: str, asked: Sequence[Any], exchange: Exchange) -> None:
-        """A model's reply to the messages ``asked``."""
         read, written = exchange.prompt_tokens, exchange.completion_tokens
         usage = model.ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
         self.usage[name] = self.usage.get(name, model.ModelUsage()) + usage

@@ -162,7 +162,6 @@ def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
     table = Table(*headings, box=MARKDOWN)
     for row in rows:
         table.add_row(*(Text(str(cell).replace("|", "\\|")) for cell in row))
@@ -230,7 +229,6 @@ def judge_line(judge: Mapping[str, Any]) -> str:
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
-    """Accuracy of each plan."""
     table = make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *DOMAINS)
     for plan, cells in plan_cells(accuracies, learned):
         table.add_row(plan, *cells)

@@ -29,7 +29,6 @@ _WIDTH = 60  # steps in the small curve
 
 
 def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
-    """A table for each dimension, and one over time."""
     total = analysis.total
     yield Text(f"{analysis.log}: {total.rollouts:,} rollouts, cost {total.cost:.4g} with cached replies")
     headings = ("rollouts", "right", "valid", "reward", "tokens")

@@ -192,7 +192,7 @@ def test_llm_yaml_gives_the_endpoints_of_this_machine(root: Path) -> None:
     file = write("executor:\n  model: gpt-oss-120b\n  base_url: http://here/v1\n")
     config = load_config(file)
     assert config.executor.base_url == "http://far:9000/v1"
-    assert config.judge.base_url == "http://127.0.0.1:8002/v1"
+    assert config.judge.base_url == ""
     assert load_config(file, ["executor.base_url=http://set/v1"]).executor.base_url == "http://set/v1"
     write("models:\n  gpt-oss-120b:\n    base_ulr: x\n", "llm.yaml")
     assert "llm.yaml:3: unknown setting 'executor.base_ulr'" in message("executor.model: gpt-oss-120b\n")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import signal
 import socket
@@ -13,21 +12,21 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import torch
 from helpers.processes import free_port
-from helpers.web import Handler, serving
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import Lfm2ForCausalLM
 
-from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.assembly.services import open_clients
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
-from llm_as_judge.embedded.supervise import EmbeddedServer
-from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm.client import LLMClient
+from llm_as_judge.embedded.supervise import own_server
+from llm_as_judge.errors import ProviderError
 
 
 @pytest.fixture(scope="module")
@@ -212,20 +211,19 @@ def test_serve_prints_its_address_and_how_to_stop_it() -> None:
 
 
 RUN = """
-import asyncio, sys
-from llm_as_judge.embedded.supervise import EmbeddedServer
+import sys
+from pathlib import Path
+from llm_as_judge.embedded.supervise import own_server
 
-async def run():
-    async with EmbeddedServer(sys.argv[1]):
-        print("served", flush=True)
-        await asyncio.to_thread(sys.stdin.readline)
-
-asyncio.run(run())
+with own_server(Path(sys.argv[1])) as address:
+    print(address, flush=True)
+    sys.stdin.readline()
 """
 
 
-def closed_within(port: int, seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
+def ends(address: str, seconds: float = 20) -> bool:
+    """Whether the server no longer listens after at most ``seconds``."""
+    port, deadline = urlsplit(address).port, time.monotonic() + seconds
     while time.monotonic() < deadline:
         with socket.socket() as s:
             if s.connect_ex(("127.0.0.1", port)) != 0:
@@ -234,61 +232,42 @@ def closed_within(port: int, seconds: float) -> bool:
     return False
 
 
-def test_runs_share_one_server_until_the_last_ends_whatever_their_temporary_folder(tmp_path: Path) -> None:
-    port = free_port()
-    url = f"http://127.0.0.1:{port}/v1"
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    runs = []
-    try:
-        for together in ("ab", "c"):
-            for name in together:
-                (tmp_path / name).mkdir()
-                env = {**os.environ, "TMPDIR": str(tmp_path / name)}
-                runs.append(subprocess.Popen([sys.executable, "-c", RUN, url], env=env, **pipes))
-            assert [run.stdout.readline() for run in runs[-len(together) :]] == ["served\n"] * len(together)
-        runs[0].kill()
-        runs[1].communicate("\n", timeout=20)  # ends regularly
-        assert not closed_within(port, 1.5) and post(f"{url}/chat/completions", ask())[0] == 200
-        runs[2].kill()
-        assert closed_within(port, 20), "the server outlived its runs"
-    finally:
-        for run in runs:
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_run_has_a_server_of_its_own_that_ends_with_it(tmp_path: Path, killed: bool) -> None:
+    command = [sys.executable, "-c", RUN, str(tmp_path / "logs/server.log")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        address = run.stdout.readline().strip()
+        assert post(f"{address}/chat/completions", ask())[0] == 200
+        if killed:
             run.kill()
-            run.communicate()
+        run.communicate("\n", timeout=20)
+    assert ends(address), "the server outlived its run"
 
 
-def test_a_run_whose_server_is_killed_starts_another_and_loses_no_request() -> None:
-    """As when the server belongs to the job of another run, whose end takes all of its processes."""
-    url = f"http://127.0.0.1:{free_port()}/v1"
-    endpoint = EndpointConfig(provider="embedded", base_url=url, model=MODEL_NAME, max_retries=0)
+def test_roles_without_an_address_share_the_runs_server_and_others_are_asked_at_theirs(
+    tmp_path: Path, address: str
+) -> None:
+    settings = [f"log_dir={tmp_path}", "judge.mode=llm"]
 
     async def run() -> None:
-        async with EmbeddedServer(url) as first, EmbeddedServer(url) as second, LLMClient(endpoint) as client:
-            await client.check()
-            assert first.process is not None and second.process is None
-            first.stop()
-            first.process.kill()
-            prompts = [f"What is {n} + 1?" for n in range(5)]
-            replies = await asyncio.gather(*(client.chat(text) for text in prompts))
-            assert all(reply.completion_tokens for reply in replies) and second.process is not None
+        async with open_clients(load_config(None, settings), ["executor", "judge"]) as clients:
+            (own,) = {client.config.base_url for client in clients.values()}
+            assert own != address and (await clients["judge"].chat("What is 1 + 1?")).completion_tokens
+        assert ends(own)
+        config = load_config(None, [*settings, f"executor.base_url={address}"])
+        async with open_clients(config, ["executor"]) as clients:
+            assert clients["executor"].config.base_url == address
+        with pytest.raises(ProviderError, match=r"127\.0\.0\.1:9"):
+            async with open_clients(load_config(None, ["executor.base_url=http://127.0.0.1:9/v1"]), ["executor"]):
+                pass
 
     asyncio.run(run())
 
 
-def test_a_served_executor_ends_at_once_although_a_run_uses_it() -> None:
-    port = free_port()
-    command = [sys.executable, "-m", "llm_as_judge", "embedded", "serve", "--port", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline()
-        used = EmbeddedServer(f"http://127.0.0.1:{port}/v1")
-        asyncio.run(used.__aenter__())
-        process.send_signal(signal.SIGINT)
-        used.stop()
-        assert process.wait(20) == 0 and used.process is None
-
-
-def test_wrong_addresses_are_named_with_the_cure() -> None:
-    with pytest.raises(ConfigError, match="openai"):
-        EmbeddedServer("http://example.org:8002/v1")
-    with serving(Handler) as other, pytest.raises(ConfigError, match=r"in use by another.*--set executor\.base_url"):
-        asyncio.run(EmbeddedServer(f"{other}/v1").__aenter__())
+def test_a_server_that_does_not_start_names_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "aiohttp.py").write_text("raise SystemExit(3)")
+    log = tmp_path / "server.log"
+    with pytest.raises(ProviderError, match=f"ended with status 3; see {log}"), own_server(log):
+        pass

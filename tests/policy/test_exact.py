@@ -102,11 +102,11 @@ def result(
     with pytest.MonkeyPatch.context() as patch:
         if kernel is not None:
             patch.setattr(scoring, "kernel_for", lambda device: kernel)
-        for part in policy.micro_batches(completions, sampling or Sampling(), layout, budget):
-            rows = [r[m] for r, m in zip(part.scores.logprobs, part.scores.mask, strict=True)]
-            weights = [torch.sin(torch.arange(len(r)) + 3.0 * i).to(r) for i, r in zip(part.members, rows, strict=True)]
+        for members, scores in policy.micro_batches(completions, sampling or Sampling(), layout, budget):
+            rows = [r[m] for r, m in zip(scores.logprobs, scores.mask, strict=True)]
+            weights = [torch.sin(torch.arange(len(r)) + 3.0 * i).to(r) for i, r in zip(members, rows, strict=True)]
             torch.stack([(r * w).sum() for r, w in zip(rows, weights, strict=True)]).sum().backward()
-            found.update((i, r.detach()) for i, r in zip(part.members, rows, strict=True))
+            found.update((i, r.detach()) for i, r in zip(members, rows, strict=True))
     gradients = [p.grad for p in policy.trainable_parameters()]
     assert all(g is not None for g in gradients)
     return torch.cat([found[i] for i in range(len(completions))]), [g for g in gradients if g is not None]

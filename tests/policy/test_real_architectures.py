@@ -152,8 +152,8 @@ def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
         updater = Updater(policy, TrainingConfig(beta=0.0))
         for batch in (completions[:1], completions):  # AdamW's moments exist from the second update on
             watch.peak = watch.bytes
-            for part in policy.micro_batches(batch, Sampling(), "tree", BUDGET):
-                (part.scores.logprobs * part.scores.mask).sum().backward()  # type: ignore[no-untyped-call]
+            for _, scores in policy.micro_batches(batch, Sampling(), "tree", BUDGET):
+                (scores.logprobs * scores.mask).sum().backward()  # type: ignore[no-untyped-call]
             updater.optimizer.step()
             updater.optimizer.zero_grad()
     assert watch.products == {torch.bfloat16}

@@ -50,15 +50,14 @@ def test_advantages_equal_a_plain_loop() -> None:
 def test_groups_without_contrast_or_with_an_abstention_teach_nothing() -> None:
     credited = credit([group(9.5, 9.5001, 9.4999), group(9.0, NAN), group(NAN), group(1.0, 3.0)], "group")
     assert [c.contrast for c in credited] == [False, False, False, True]
-    assert [c.unscored for c in credited] == [0, 1, 1, 0]
     assert [a for c in credited[:3] for a in c.advantages] == [0.0] * 6
     biased, sound = group(9.0, 8.0, -3.0, NAN, abstained=True), group(1.0, 3.0, NAN)
     for scale in SCALES:
         left_out, kept = credit([biased, sound], scale)
-        assert (left_out.left_out, left_out.contrast, left_out.unscored) == (True, False, 1)
+        assert (left_out.left_out, left_out.contrast) == (True, False)
         assert left_out.advantages == (0.0,) * 4 and all(map(math.isnan, left_out.rewards))
         assert kept.advantages == credit([sound], scale)[0].advantages
-        assert (kept.left_out, kept.unscored) == (False, 1), "a failure of ours does not bias the others"
+        assert not kept.left_out, "a failure of ours does not bias the others"
 
 
 def test_shuffling_permutes_the_scored_rewards_over_the_batch() -> None:

@@ -98,16 +98,8 @@ def call(source: str, argument: Any) -> Any:
     return names["f"](argument)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sketch:
+def _sketch(r: Random, unclear: bool) -> tuple[str, list[str], Callable[[], Any]]:
     """A task before its tests: what is asked, the sources of all readings, and what makes an argument."""
-
-    asked: str
-    readings: list[str]
-    argument: Callable[[], Any]
-
-
-def _sketch(r: Random, unclear: bool) -> _Sketch:
     k = r.randint(2, 9)
     values = {"k": k, "j": k + r.randint(3, 7)}
     where = r.choice(("reducer", "filter", "filter")) if unclear else ""
@@ -136,9 +128,7 @@ def _sketch(r: Random, unclear: bool) -> _Sketch:
     def argument() -> list[int]:
         return [r.choice(edges) if r.random() < 0.3 else r.randint(-9, 20) for _ in range(r.randint(4, 6))]
 
-    return _Sketch(
-        f"Write a Python function f(xs) that returns the {phrase} of the {subject} in xs.", readings, argument
-    )
+    return f"Write a Python function f(xs) that returns the {phrase} of the {subject} in xs.", readings, argument
 
 
 def _drawn(r: Random, phrases: Phrases) -> tuple[str, tuple[str]]:
@@ -146,13 +136,13 @@ def _drawn(r: Random, phrases: Phrases) -> tuple[str, tuple[str]]:
     return r.choice(names), (source,)
 
 
-def _demanding(r: Random, sketch: _Sketch) -> tuple[str, str, str]:
+def _demanding(r: Random, asked: str, draft: str) -> tuple[str, str, str]:
     """Text, solution and requirements of a long task."""
     added = r.sample(_REQUIREMENTS, r.choice((1, 2)))
-    head, _, body = sketch.readings[0].partition("\n")
+    head, _, body = draft.partition("\n")
     lines = "".join(f"    {line}\n" for _, line in added)
     missing = " ".join(text for text, _ in added)
-    return f"{sketch.asked} {missing}", f"{head}\n{lines}{body}", missing
+    return f"{asked} {missing}", f"{head}\n{lines}{body}", missing
 
 
 def draw(r: Random, kind: str, accept: Callable[[str], bool] = lambda text: True, cases: int = 7) -> CodingTask:
@@ -161,15 +151,15 @@ def draw(r: Random, kind: str, accept: Callable[[str], bool] = lambda text: True
     ``accept`` filters descriptions before the tests are made, which is the slow part.
     """
     while True:
-        sketch = _sketch(r, unclear=kind == "open")
-        draft, missing = r.choice(sketch.readings), ""
-        text, solution = sketch.asked, draft
-        if kind == "long":
-            text, solution, missing = _demanding(r, sketch)
+        text, readings, argument = _sketch(r, unclear=kind == "open")
+        solution = draft = r.choice(readings)
+        missing = ""
+        if kind == "long":  # of one reading
+            text, solution, missing = _demanding(r, text, draft)
         if not accept(text):
             continue
-        others = tuple(source for source in sketch.readings if source != draft)
-        checks = tuple((x, call(solution, x)) for x in (sketch.argument() for _ in range(cases)))
+        others = tuple(source for source in readings if source != draft)
+        checks = tuple((x, call(solution, x)) for x in (argument() for _ in range(cases)))
         told = all(any(call(o, x) != y for x, y in checks[:PUBLIC_TESTS]) for o in others)
         if told and (draft == solution or any(call(draft, x) != y for x, y in checks)):
             return CodingTask(text, solution, draft, others, missing, checks)

@@ -36,7 +36,6 @@ def split_of(key: str) -> Split:
 
 
 def draw_in(split: Split, r: Random, draw: Callable[[Random], T], key: Callable[[T], str]) -> T:
-    """Draw until the text falls into ``split``."""
     while split_of(key(item := draw(r))) != split:
         pass
     return item
@@ -62,7 +61,6 @@ def passage(r: Random, split: Split) -> reading.Passage:
 
 
 def asked(r: Random, text: reading.Passage, kind: str) -> maths.Task:
-    """A question of this kind on the passage."""
     task = r.choice(text.tasks[kind])
     return replace(task, text=_aside(r, KINDS["qa"], kind, lambda other: r.choice(text.tasks[other]).text) + task.text)
 
