@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ class FinishedStep:
             yield rollout, numbers[rollout.problem], self.prompts.get(rollout.problem, missing)
 
 
-class EventLog:
+class EventLog(AbstractContextManager["EventLog"]):
     """Appends events to a file. Several writers may share it: every event is one write of one line."""
 
     def __init__(self, path: str | Path) -> None:
@@ -90,9 +91,6 @@ class EventLog:
 
     def close(self) -> None:
         os.close(self._file)
-
-    def __enter__(self) -> "EventLog":
-        return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()

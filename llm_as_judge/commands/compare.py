@@ -154,8 +154,7 @@ def compare(
     ablate: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PART,...",
-            help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM.",
+            metavar="PART,...", help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM."
         ),
     ] = None,
     seeds: Annotated[

@@ -9,8 +9,8 @@ import hmac
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -86,23 +86,18 @@ class Endpoint:
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
         request, question = read_request(await body_of(http), self.models)
-        with self._reserved(request.n):
+        if self.active + request.n > self.max_requests:
+            busy = f"{self.active} of at most {self.max_requests} problems in progress; try again later"
+            raise RequestError(busy, 429)
+        self.active += request.n
+        try:
             if request.stream:
                 return await self._stream(http, request, question)
             solutions = await _all([self._solve(request, question, i) for i in range(request.n)])
+        finally:
+            self.active -= request.n
         choices = [_choice(i, solution, request) for i, solution in enumerate(solutions)]
         return protocol.reply(request.model, choices, *_tokens(solutions))
-
-    @contextmanager
-    def _reserved(self, count: int) -> Iterator[None]:
-        if self.active + count > self.max_requests:
-            busy = f"{self.active} of at most {self.max_requests} problems in progress; try again later"
-            raise RequestError(busy, 429)
-        self.active += count
-        try:
-            yield
-        finally:
-            self.active -= count
 
     async def _solve(
         self,

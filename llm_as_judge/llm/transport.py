@@ -13,6 +13,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -80,7 +81,7 @@ class _Failure(Exception):
         self.cause, self.temporary, self.wait_s, self.said = cause, temporary, wait_s, said
 
 
-class Transport:
+class Transport(AbstractAsyncContextManager["Transport"]):
     """Connections of one event loop to one server; open with ``async with``, or close with ``aclose``.
 
     A server that has ``answered`` before and refuses connections now is taken to be restarting: waiting for it, at most
@@ -98,9 +99,6 @@ class Transport:
         self.places = Places(config.concurrency)
         self._restart_s, self._longest = restart_s, longest
         self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> "Transport":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
