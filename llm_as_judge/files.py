@@ -5,14 +5,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import ConfigError, DataError
 
 LONGEST_SOURCE = 1_000_000  # bytes; a larger problem or workflow is a mistake
 LONGEST_TABLE = 1 << 30  # bytes of labelled pairs or workflows, one a line
@@ -24,7 +24,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
     Raises ``OSError`` with the name of ``path``, which is then unchanged.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     with naming(path, aside):
         try:
@@ -77,10 +77,6 @@ def read_json(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def make_folder(path: Path) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-
-
 @contextmanager
 def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
     """Make an ``OSError`` of the block name ``path`` instead of no file (a full disk) or the temporary ``aside``."""
@@ -113,19 +109,19 @@ def read_regular(path: Path, longest: int, encoding: str = "utf-8") -> str:
 
 
 @contextmanager
-def locked(path: Path, refuse: Callable[[str], Exception] | None = None) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` in the block; the kernel releases it if the process dies.
+def locked(path: Path, busy: str = "", cure: str = "") -> Iterator[None]:
+    """Hold an exclusive lock on ``path``, by a file next to it; the kernel releases it if the process dies.
 
-    If another process holds it, waits, or raises ``refuse(holder)``.
+    If another process holds it, waits, or with ``busy``, what it does, raises ``ConfigError``.
     """
-    make_folder(path.parent)
-    with open(path, "a+", encoding="utf-8") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path.with_name(f".{path.name}.lock"), "a+", encoding="utf-8") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if refuse else 0))
+            fcntl.flock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
         except BlockingIOError:
-            assert refuse is not None
             file.seek(0)
-            raise refuse(file.read(100).strip() or "unknown") from None
+            holder = file.read(100).strip() or "unknown"
+            raise ConfigError(f"{path} is {busy} another process ({holder}); {cure}") from None
         with suppress(OSError):  # on a full disk the holder is not recorded
             os.ftruncate(file.fileno(), 0)
             os.write(file.fileno(), f"process {os.getpid()}".encode())

@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of one rollout in a log; longer texts are cut in their middle until the rollout fits.
 ROLLOUT_BYTES = 256_000
-_LONGEST = (100, 200, 800, 4_000, 20_000)  # characters of a text: the largest that fits
+_LONGEST = (20_000, 4_000, 800, 200, 100)  # characters of a text: the first that fits
 _FEWEST = 64  # items that are kept of any list
 _KIND = re.compile(rb'"kind": ?"(\w+)"')
 _HEAD = 120  # bytes of a line that contain its kind
@@ -64,7 +65,7 @@ class FinishedStep:
             yield rollout, numbers[rollout.problem], self.prompts.get(rollout.problem, missing)
 
 
-class EventLog:
+class EventLog(AbstractContextManager["EventLog"]):
     """Appends events to a file. Several writers may share it: every event is one write of one line."""
 
     def __init__(self, path: str | Path) -> None:
@@ -91,9 +92,6 @@ class EventLog:
     def close(self) -> None:
         os.close(self._file)
 
-    def __enter__(self) -> "EventLog":
-        return self
-
     def __exit__(self, *exception: object) -> None:
         self.close()
 
@@ -103,25 +101,21 @@ def encoded(event: Event) -> bytes:
     if not isinstance(event, RolloutEvent):
         return msgspec.json.encode(plain(event))
     # Text and workflow, the part that readers need most, are hardly cut.
-    own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[-1])
-    kept = dataclasses.replace
-    bare = [kept(attempt, execution=kept(attempt.execution, calls=())) for attempt in event.attempts]
-    least = {"calls": [], "judged": [], "attempts": json_data(bare, _LONGEST[0])}
-    line = msgspec.json.encode({**plain(event, _LONGEST[0]), **least} | own)
+    own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[0])
     for longest in _LONGEST:
-        longer = msgspec.json.encode(plain(event, longest) | own)
-        if len(longer) > ROLLOUT_BYTES:
-            break
-        line = longer
-    return line
+        line = msgspec.json.encode(plain(event, longest) | own)
+        if len(line) <= ROLLOUT_BYTES:
+            return line
+    replace = dataclasses.replace
+    attempts = [replace(attempt, execution=replace(attempt.execution, calls=())) for attempt in event.attempts]
+    least = msgspec.structs.replace(event, calls=(), judged=(), attempts=attempts)
+    return msgspec.json.encode(plain(least, _LONGEST[-1]) | own)
 
 
 def plain(event: Event, longest: int | None = None) -> dict[str, Any]:
     """The event as JSON data, with its kind and time first; ``longest`` as for ``json_data``."""
     fields = {name: json_data(getattr(event, name), longest) for name in event.__struct_fields__}
-    return {"kind": event.__struct_config__.tag, "time": event.time or time.time()} | {
-        name: value for name, value in fields.items() if name != "time"
-    }
+    return {"kind": event.__struct_config__.tag, **fields, "time": event.time or time.time()}
 
 
 class LogReader:

@@ -15,6 +15,7 @@ import pytest
 from helpers.rollouts import problem, rollout
 from helpers.run_logs import read_events, write
 
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.events import (
     CheckpointEvent,
     EvalEvent,
@@ -58,9 +59,9 @@ def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, m
 
     for writes, told in ((full, "unknown"), (write, f"process {os.getpid()}")):
         monkeypatch.setattr(os, "write", writes)
-        with locked(path), pytest.raises(RuntimeError, match=told), locked(path, RuntimeError):
+        with locked(path), pytest.raises(ConfigError, match=f"in use.*{told}"), locked(path, "in use"):
             pass
-        with locked(path, RuntimeError):  # and free again
+        with locked(path, "in use"):  # and free again
             path.write_text("")
 
 

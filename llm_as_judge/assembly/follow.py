@@ -6,7 +6,6 @@ They get the configuration from rank 0, print nothing and end with rank 0, which
 import logging
 import signal
 import warnings
-from dataclasses import dataclass
 
 from llm_as_judge.assembly.policy import load_author, load_policy
 from llm_as_judge.assembly.progress import SILENT, Progress
@@ -17,12 +16,6 @@ from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.ranks import RankLost, Ranks, Team, join
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.rl.warmup import WarmUp
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    config: Config
-    warm_up: bool
 
 
 def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progress: Progress = SILENT) -> PolicyAuthor:
@@ -36,7 +29,7 @@ def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progre
             f"model.device={device!r} with {ranks.size} processes: each takes a GPU by its LOCAL_RANK; use auto, "
             "cuda or cpu, and CUDA_VISIBLE_DEVICES to choose among GPUs"
         )
-    ranks.tell(_Job(config, warm_up))
+    ranks.tell((config, warm_up))
     return load_author(config, policy=_load(config, ranks) if isinstance(ranks, Team) else None, progress=progress)
 
 
@@ -56,12 +49,13 @@ def follow() -> None:
     with join() as ranks:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        job: _Job | None = ranks.hear()
+        job: tuple[Config, bool] | None = ranks.hear()
         if job is None or not isinstance(ranks, Team):
             return
         try:
-            config, policy = job.config, _load(job.config, ranks)
-            if job.warm_up:
+            config, warm_up = job
+            policy = _load(config, ranks)
+            if warm_up:
                 WarmUp(policy, config.warmup, config.training, ranks).follow()
             else:
                 Updater(policy, config.training, ranks).follow()

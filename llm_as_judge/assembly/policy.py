@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.loading import locate_weights
-from llm_as_judge.config.schema import Config, ModelConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.policy.local import LocalEngine
@@ -40,8 +40,13 @@ def adapter_digest(folder: Path | None) -> str | None:
 
 
 def load_policy(config: Config, adapter: Path | None = None) -> Policy:
-    """The configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``)."""
-    return Policy.load(config.base_model.path, _start(config.model), seed=config.training.seed, adapter=adapter)
+    """The configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``, of which a
+    folder of checkpoints, as a warm-up writes it, stands for the newest).
+    """
+    model, start = config.model, config.model.adapter
+    if start and not (start / "adapter_config.json").exists() and (newest := latest(start)):
+        model = model.model_copy(update={"adapter": newest})
+    return Policy.load(config.base_model.path, model, seed=config.training.seed, adapter=adapter)
 
 
 def load_author(
@@ -58,7 +63,11 @@ def load_author(
     progress.say(f"policy: {size}")
     engine: Engine
     if config.generation.engine == "vllm":
-        own = None if config.engine.base_url else _own_server(config, policy, dtype, progress)
+        own = None
+        if not config.engine.base_url:
+            log = config.output.log_dir / config.base_model.key / "policy_server.log"
+            progress.say(f"starting vLLM, which takes up to some minutes; its log: {log}")
+            own = OwnServer(config, locate_weights(base), base, dtype, str(policy.device), log)
         address = own.config if own else config.engine
         engine = VLLMEngine(address, base, checkpoint_folder(config) / "adapters", policy.tokenizer, own=own)
         engine.check()
@@ -75,17 +84,3 @@ def load_author(
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:
     """What ``author`` writes for four training problems per domain; the sampler does not advance."""
     return look_at(author, [problem.question for problem in problems.sampler.peek(4)], samples=2)
-
-
-def _own_server(config: Config, policy: Policy, dtype: str, progress: Progress) -> OwnServer:
-    base, log = config.base_model, config.output.log_dir / config.base_model.key / "policy_server.log"
-    progress.say(f"starting vLLM, which takes up to some minutes; its log: {log}")
-    return OwnServer(config, locate_weights(base.path), base.path, dtype, str(policy.device), log)
-
-
-def _start(model: ModelConfig) -> ModelConfig:
-    """``model.adapter`` may be a folder of checkpoints, as a warm-up writes it: the newest is used."""
-    folder = model.adapter
-    if folder is None or (folder / "adapter_config.json").exists() or (newest := latest(folder)) is None:
-        return model
-    return model.model_copy(update={"adapter": newest})

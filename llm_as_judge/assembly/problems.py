@@ -51,7 +51,8 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
     else:
         training = _read(data.train_dataset, data.max_problems, "train_dataset")
         validation = _read(data.val_dataset, data.eval_problems, "val_dataset") if validating else []
-    sampler = DomainSampler(_by_domain(training), data.domain_ratios, config.training.seed)
+    by_domain = {d: [p for p in training if p.question.domain == d] for d in DOMAINS}
+    sampler = DomainSampler(by_domain, data.domain_ratios, config.training.seed)
     heldout = heldout_problems(data) if measured else []
     return Problems(sampler, validation, heldout, len(heldout) - len(unseen(heldout, training)))
 
@@ -76,7 +77,3 @@ def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
 
 def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:
     return {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
-
-
-def _by_domain(problems: Sequence[Problem]) -> dict[Domain, list[Problem]]:
-    return {d: [p for p in problems if p.question.domain == d] for d in DOMAINS}

@@ -1,7 +1,7 @@
 """Files of evaluation records, named by a digest of everything that affects the records, so that they can be reused."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from llm_as_judge.config.identity import content_of, decisive, digest
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
@@ -25,20 +24,17 @@ from llm_as_judge.types import Problem
 @contextmanager
 def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
     """Opens the ledger in ``records``. Raises ``ConfigError`` if another process has it open."""
-
-    def under_way(holder: str) -> ConfigError:
-        return ConfigError(f"{records} is being written by another process ({holder}); wait for it, then --resume")
-
-    with locked(records.with_name(f".{records.name}.lock"), under_way), Ledger(records, resume) as ledger:
+    with locked(records, "being written by", "wait for it, then --resume"), Ledger(records, resume) as ledger:
         yield ledger
 
 
 async def policy_results(
     name: str,
     config: Config,
+    checkpoint: Path | None = None,
+    *,
     source: str,
     problems: Sequence[Problem],
-    checkpoint: Path | None,
     services: Services,
     progress: Progress,
 ) -> Sequence[RolloutEvent]:
@@ -73,11 +69,14 @@ def policy_records(
     return _file(config, "evaluation", f"{config.base_model.key}_{source}", problems, policy)
 
 
-def plan_records(config: Config, source: str, problems: Sequence[Problem], plan: str, texts: Sequence[str]) -> Path:
-    """File for a plan's ``texts`` on ``problems``; no policy is involved."""
+def plan_ledger(
+    config: Config, source: str, problems: Sequence[Problem], plan: str, decided_by: Sequence[object]
+) -> AbstractContextManager[Ledger]:
+    """The ledger of a method without policy on ``problems``; ``decided_by`` is what else decides its records."""
     settings = decisive(config, ("executor", "sandbox", "workflow"))
     del settings["workflow"]["repairs"]  # only the policy repairs
-    return _file(config, "comparison", f"{source}_{plan}", problems, [settings, list(texts), *_weights(config)])
+    parts = [settings, list(map(str, decided_by)), *_weights(config)]
+    return recording(_file(config, "comparison", f"{source}_{plan}", problems, parts))
 
 
 def _weights(config: Config) -> list[str]:

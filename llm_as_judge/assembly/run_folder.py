@@ -21,7 +21,7 @@ from llm_as_judge.config.identity import decisive, identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.files import locked, make_folder, read_json, write_json
+from llm_as_judge.files import locked, read_json, write_json
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.runlog import EventLog
 
@@ -98,17 +98,12 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     buffer = stored / key / output.run_name if stored else None
     places = [place for place in (checkpoints, log_file, results, buffer) if place]
     for folder in (place.parent for place in places):
-        make_folder(folder)
+        folder.mkdir(parents=True, exist_ok=True)
         if not os.access(folder, os.W_OK):
             raise PermissionError(13, os.strerror(13), str(folder))
 
-    def in_use(holder: str) -> ConfigError:
-        return ConfigError(
-            f"{checkpoints} is in use by a training run of another process ({holder}); wait for it, or give this run "
-            "another name: --set output.run_name=NAME"
-        )
-
-    with locked(checkpoints.with_name(f".{checkpoints.name}.lock"), in_use):
+    cure = "wait for it, or give this run another name: --set output.run_name=NAME"
+    with locked(checkpoints, "in use by a training run of", cure):
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
         previous = _id(checkpoints)
         if newest is not None:

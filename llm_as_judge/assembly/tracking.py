@@ -7,7 +7,7 @@ Metrics have TRL's names where TRL has them, with the prefix ``train/`` of its t
 import logging
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -61,14 +61,13 @@ def _open_tracker(tool: str, project: str, run: Started) -> Any:
 class Tracking:
     """All trackers of a run; one that fails is dropped with a warning."""
 
-    tools: Sequence[str]
-    project: str
+    settings: TrackingConfig
     _open: dict[str, Any] = field(default_factory=dict)
 
     def begin(self, run: Started) -> None:
         with redirect_stdout(sys.stderr):  # standard output belongs to the command
-            for name in self.tools:
-                self._open[name] = _open_tracker(name, self.project, run)
+            for name in self.settings.report_to:
+                self._open[name] = _open_tracker(name, self.settings.project, run)
 
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
@@ -79,23 +78,19 @@ class Tracking:
         shares |= {f"accuracy/{d}": e.value for d, e in summary.domains.items()}
         self._log({f"eval/{problems}{name}": value for name, value in shares.items()}, step)
 
-    def close(self) -> None:
-        for name, run in list(self._open.items()):
-            self._safely(name, run.finish)
-        self._open.clear()
-
     def _log(self, metrics: Mapping[str, float], step: int) -> None:
-        known = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        for name, run in list(self._open.items()):
-            self._safely(name, run.log, known, step=step)
+        self.each("log", {name: value for name, value in metrics.items() if math.isfinite(value)}, step=step)
 
-    def _safely(self, name: str, act: Any, *given: Any, **named: Any) -> None:
-        try:
-            with redirect_stdout(sys.stderr):
-                act(*given, **named)
-        except Exception as error:  # tracking must not stop the training
-            logger.warning("%s failed and gets no more metrics of this run: %s: %s", name, type(error).__name__, error)
-            self._open.pop(name, None)
+    def each(self, method: str, *given: Any, **named: Any) -> None:
+        """Call a method of every run; one that fails is dropped."""
+        for name, run in list(self._open.items()):
+            try:
+                with redirect_stdout(sys.stderr):
+                    getattr(run, method)(*given, **named)
+            except Exception as error:  # tracking must not stop the training
+                what = f"{type(error).__name__}: {error}"
+                logger.warning("%s failed and gets no more metrics of this run: %s", name, what)
+                del self._open[name]
 
 
 @contextmanager
@@ -107,11 +102,11 @@ def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
                 f"tracking.report_to names {name}, which is not installed: python -m pip install "
                 f"'llm-as-judge[{name}]', or train without it: --set tracking.report_to=none"
             )
-    found = Tracking(settings.report_to, settings.project)
+    found = Tracking(settings)
     try:
         yield found
     finally:
-        found.close()
+        found.each("finish")
 
 
 def step_metrics(report: StepReport) -> dict[str, float]:

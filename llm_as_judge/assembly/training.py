@@ -51,12 +51,7 @@ class Training:
 
 @asynccontextmanager
 async def open_training(
-    config: Config,
-    *,
-    resume: bool = False,
-    measured: bool = False,
-    progress: Progress = SILENT,
-    ranks: Ranks = ALONE,
+    config: Config, *, resume: bool = False, measured: bool = False, progress: Progress = SILENT, ranks: Ranks = ALONE
 ) -> AsyncIterator[Training]:
     """Open folder, services, policy and problems of a run, with held-out problems if it is ``measured``.
 

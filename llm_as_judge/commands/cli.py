@@ -49,13 +49,6 @@ PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step 
 EVERY_S = 2.0  # seconds between looks at a run's log
 
 ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML configuration file.")]
-ModelName = Annotated[
-    str | None,
-    typer.Option("--model", metavar="NAME", help="Policy model: key of models.yaml, Hugging Face id or folder."),
-]
-Device = Annotated[
-    str | None, typer.Option("--device", metavar="DEVICE", help="Device: auto, cpu, cuda, cuda:N or mps.")
-]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting to override; may be repeated.")
 ]
@@ -63,14 +56,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standar
 Checkpoint = Annotated[
     Path | None,
     typer.Option(
-        "--checkpoint",
-        exists=True,
-        file_okay=False,
-        metavar="DIR",
-        help="Folder of a saved adapter (default: the run's newest).",
+        exists=True, file_okay=False, metavar="DIR", help="Folder of a saved adapter (default: the run's newest)."
     ),
 ]
-Untrained = Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")]
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: latest run).")
 ]
@@ -78,10 +66,6 @@ DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Dom
 EntryPoint = Annotated[
     str | None,
     typer.Option("--entry-point", metavar="NAME", callback=function_name, help="Function to write, for code problems."),
-]
-Repairs = Annotated[
-    int | None,
-    typer.Option("--repairs", min=0, metavar="N", help="Times that the policy may rewrite a failed workflow."),
 ]
 Fallback = Annotated[bool, typer.Option("--fallback", help="Ask the executor directly if a workflow fails.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum number of problems per file.")]
@@ -93,8 +77,10 @@ class ConfigOptions:
     """The options that choose the configuration."""
 
     config: ConfigPath = DEFAULT_CONFIG
-    model: ModelName = None
-    device: Device = None
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Policy model: key of models.yaml, Hugging Face id or folder.")
+    ] = None
+    device: Annotated[str | None, typer.Option(metavar="DEVICE", help="Device: auto, cpu, cuda, cuda:N or mps.")] = None
     overrides: Overrides = None
 
     def load(self, **flags: Any) -> "Config":
@@ -110,8 +96,10 @@ class AdapterOptions:
     """The options that choose the policy's adapter, and how often it repairs."""
 
     checkpoint: Checkpoint = None
-    untrained: Untrained = False
-    repairs: Repairs = None
+    untrained: Annotated[bool, typer.Option("--untrained", help="Use the policy without an adapter.")] = False
+    repairs: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Times that the policy may rewrite a failed workflow.")
+    ] = None
 
     def choose(self, settings: "Config") -> Path | None:
         """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""

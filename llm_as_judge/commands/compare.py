@@ -5,6 +5,7 @@ Records are reused, so an interrupted comparison continues and a repeated one ru
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +42,7 @@ async def run_comparison(
     from llm_as_judge.assembly.check import refuse_vacuous
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
-    from llm_as_judge.assembly.recording import policy_results
+    from llm_as_judge.assembly.recording import plan_ledger, policy_results
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import measured_problems
     from llm_as_judge.evaluation.baselines import measure, row
@@ -68,6 +69,7 @@ async def run_comparison(
     plans = [plan for plan in usable if choose_on is None or plan in CANDIDATES]
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
+    log = partial(plan_ledger, config, source, problems)
     async with open_services(config, progress, judging=False) as services:
         await refuse_vacuous([*problems, *training], services.sandbox)
 
@@ -75,38 +77,30 @@ async def run_comparison(
             def advance(done: int) -> None:
                 progress.advance(f"single workflows, {source}", done, len(plans))
 
-            def log(plan: str) -> "AbstractContextManager[Ledger]":
-                texts = [workflow(SHAPES[plan], domain) for domain in DOMAINS]
-                return _ledger(config, source, problems, plan, texts)
+            def own_log(plan: str) -> "AbstractContextManager[Ledger]":
+                return plan_ledger(config, source, problems, plan, [workflow(SHAPES[plan], d) for d in DOMAINS])
 
-            return await measure(problems, services.official, advance, plans, log)
+            return await measure(problems, services.official, advance, plans, own_log)
 
         tried = await measured("training", training)
-        if choose_on is None:
-            matrix: Matrix | None = await measured(source, problems)
-            chosen = []
-        else:
-            matrix = None
-            chosen = await chosen_rows(
-                tried, problems, services.official, lambda name, of: _ledger(config, source, problems, name, of)
-            )
+        matrix = await measured(source, problems) if choose_on is None else None
+        chosen = await chosen_rows(tried, problems, services.official, log) if choose_on else []
         constants = await best_constants(training, services.official.judge)
-        with _ledger(config, source, problems, "constant", sorted(constants.items())) as ledger:
+        with log("constant", sorted(constants.items())) as ledger:
             constant = await evaluate(problems, constant_author(constants), services.official, log=ledger)
         # A warm-up's adapter is where training starts from; without it, the policy is untrained.
         bare = config.model_copy(update={"model": config.model.model_copy(update={"adapter": None})})
-        adapters: dict[str, tuple[Config, Path | None]] = {UNTRAINED: (bare, None)}
-        adapters |= {WARMED_UP: (config, None)} if config.model.adapter else {}
-        adapters |= {TRAINED: (config, checkpoint)} if checkpoint else {}
-        policies = {
-            name: await policy_results(name, own, source, problems, adapter, services, progress)
-            for name, (own, adapter) in adapters.items()
-        }
+        results = partial(policy_results, source=source, problems=problems, services=services, progress=progress)
+        policies = {UNTRAINED: await results(UNTRAINED, bare)}
+        if config.model.adapter:
+            policies[WARMED_UP] = await results(WARMED_UP, config)
+        if checkpoint:
+            policies[TRAINED] = await results(TRAINED, config, checkpoint)
         policy = row("", [[record] for record in [*policies.values()][-1]])
         warmer = replace(services.official, runner=services.runner.at_temperature(TEMPERATURE))
         drafts, voted = await self_consistency(
             problems, warmer, services.sandbox.run_code, policy.tokens,
-            lambda n: _ledger(config, source, problems, "votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
+            lambda n: log("votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
         )  # fmt: skip
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
     plans_of: dict[str, str] = {domain: f"{drafts} x {DRAFTS[domain]}" for domain in policy.domains}
@@ -140,15 +134,6 @@ async def run_comparison(
     return result
 
 
-def _ledger(
-    config: "Config", source: str, problems: Sequence[Problem], name: str, decisive: Sequence[Any]
-) -> "AbstractContextManager[Ledger]":
-    """The ledger of a method on ``problems``; ``decisive`` is what else its records depend on."""
-    from llm_as_judge.assembly.recording import plan_records, recording
-
-    return recording(plan_records(config, source, problems, name, list(map(str, decisive))))
-
-
 @cli.grouped
 def compare(
     options: cli.ConfigOptions,
@@ -169,8 +154,7 @@ def compare(
     ablate: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="PART,...",
-            help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM.",
+            metavar="PART,...", help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM."
         ),
     ] = None,
     seeds: Annotated[

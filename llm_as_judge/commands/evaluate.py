@@ -29,14 +29,10 @@ class EvaluationResult:
     """``as_json`` has the form of ``results/evaluation/<model>_results.json``, with the rows of this evaluation."""
 
     model: str
-    checkpoint: Path | None
-    workflow: Path | None  # given instead of the policy
-    executor: str
     rows: "Mapping[str, Summary]"  # by dataset
-    samples: int
+    measured: Mapping[str, Any]  # what all rows say of policy or workflow, executor, sandbox and records
     known: int  # workflows recorded by an earlier run
     usage: "Mapping[str, Usage]"  # by role, of this run up to this file
-    sandbox: str
     records: Path
     file: Path
 
@@ -45,19 +41,8 @@ class EvaluationResult:
         return sum(summary.overall.n for summary in self.rows.values())
 
     def as_json(self) -> dict[str, Any]:
-        from llm_as_judge.assembly.policy import adapter_digest
-
-        shared = {
-            "checkpoint": str(self.checkpoint) if self.checkpoint else None,
-            "adapter": adapter_digest(self.checkpoint),
-            "workflow": str(self.workflow) if self.workflow else None,
-            "executor": self.executor,
-            "samples": self.samples,
-            "records": str(self.records),
-            "sandbox": self.sandbox,
-        }
         rows = [
-            {"dataset": name, "metrics": {"accuracy": row.overall.value, **row.as_json()}, **shared}
+            {"dataset": name, "metrics": {"accuracy": row.overall.value, **row.as_json()}, **self.measured}
             for name, row in self.rows.items()
         ]
         return {"model": self.model, "datasets": rows, "usage": self.usage}
@@ -81,7 +66,7 @@ async def run_evaluation(
     dataset replaces an earlier one of the same checkpoint or workflow, unless nothing could be scored.
     """
     from llm_as_judge.assembly.check import refuse_vacuous
-    from llm_as_judge.assembly.policy import load_author
+    from llm_as_judge.assembly.policy import adapter_digest, load_author
     from llm_as_judge.assembly.problems import heldout_problems
     from llm_as_judge.assembly.recording import policy_records
     from llm_as_judge.assembly.services import open_services
@@ -96,29 +81,28 @@ async def run_evaluation(
     async with open_services(config, progress, judging=False) as services:
         await refuse_vacuous([problem for _, problems in sets for problem in problems], services.sandbox)
         author: Author
+        parts = services.official
         if workflow:
-            text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))
+            text, parts = workflow.text, replace(parts, runner=services.runner.beside(workflow.prompt))
             author = Given(lambda question: text)
         else:
             author = policy = await on_device(load_author, config, checkpoint, progress=progress)
             await services.hosted.share(policy)
-            parts = services.official
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)
             records, known = await _recorded(file, problems, author, parts, samples, resume, progress)
-            result = EvaluationResult(
-                model=model,
-                checkpoint=checkpoint,
-                workflow=workflow.file if workflow else None,
-                executor=config.executor.model,
-                rows=_rows(records, problems, "embedded" if not data and config.data.generated else source),
-                samples=samples,
-                known=known,
-                usage=services.usage(),
-                sandbox=str(services.sandbox.describe()),
-                records=file,
-                file=config.output.results_dir / "evaluation" / f"{model}_results.json",
-            )
+            measured = {
+                "checkpoint": str(checkpoint) if checkpoint else None,
+                "adapter": adapter_digest(checkpoint),
+                "workflow": str(workflow.file) if workflow else None,
+                "executor": config.executor.model,
+                "samples": samples,
+                "records": str(file),
+                "sandbox": str(services.sandbox.describe()),
+            }
+            rows = _rows(records, problems, "embedded" if not data and config.data.generated else source)
+            merged = config.output.results_dir / "evaluation" / f"{model}_results.json"
+            result = EvaluationResult(model, rows, measured, known, services.usage(), file, merged)
             merge(result.file, result)
             results.append(result)
     return results
@@ -182,7 +166,7 @@ def merge(file: Path, result: EvaluationResult) -> None:
     def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return row["dataset"], row.get("checkpoint"), row.get("workflow")
 
-    with locked(file.with_name(f".{file.name}.lock")):
+    with locked(file):
         try:
             found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"datasets": []}
             rows: dict[Any, dict[str, Any]] = {key(row): row for row in found["datasets"]}

@@ -193,10 +193,9 @@ def _measured(work: Workload, log: Path) -> Workload:
     rollouts = [event for event in reader.new() if isinstance(event, RolloutEvent)]
     if not rollouts:
         raise DataError(f"{log} holds no rollouts; give the log of a run, logs/MODEL/NAME.jsonl")
-    read, answered, calls = (
-        sum(usage[name] for usage in reader.usage.values()) for name in ("prompt_tokens", "completion_tokens", "calls")
-    )
-    executor = sum(reader.usage["executor"][name] for name in ("prompt_tokens", "completion_tokens"))
+    kinds = ("prompt_tokens", "completion_tokens", "calls")
+    read, answered, calls = (sum(usage[name] for usage in reader.usage.values()) for name in kinds)
+    executor = sum(reader.usage["executor"][name] for name in kinds[:2])
     scale = sum(rollout.executor_tokens for rollout in rollouts) / max(executor, 1)  # without checks and evaluations
     return replace(
         work,
@@ -239,12 +238,10 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         own = not config.engine.base_url  # then vLLM takes its share, whatever it needs
         parts["policy server"] = max(least, config.engine.gpu_memory_utilization * card.memory if own else 0.0)
     else:  # one after the other, in the same process
-        evaluated = min(EVALUATED_AT_ONCE, config.data.eval_problems)
-        more = config.longest_episode - config.training.prompt_max_length - config.training.response_max_length
+        evaluated, response = min(EVALUATED_AT_ONCE, config.data.eval_problems), config.training.response_max_length
+        more = config.longest_episode - config.training.prompt_max_length - response
         needed = max(
-            sampling_memory(
-                shape, dtype, prompts, group, work.shared, longest + more, config.training.response_max_length
-            )
+            sampling_memory(shape, dtype, prompts, group, work.shared, longest + more, response)
             for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
@@ -277,12 +274,14 @@ def _on(
     count: int, card: Card,
 ) -> OnMachine:  # fmt: skip
     """``evaluations``: requests of the held-out evaluations; ``run``: tokens of the run."""
-    training, executor, parts = config.training, config.executor, _parts(config, shape, work, card)
-    cards, tokens, fits = _placed(config, parts, count, card), work.tokens, "yes"
-    if cards is None:
-        changes = _changes(config).items()
-        helps = [name for name, other in changes if _placed(other, _parts(other, shape, work, card), count, card)]
-        fits = f"no; helps: {'; '.join(helps) or 'nothing alone'}"
+    training, executor, tokens = config.training, config.executor, work.tokens
+
+    def placed(config: "Config") -> tuple[dict[str, float], dict[str, int] | None]:
+        parts = _parts(config, shape, work, card)
+        return parts, _placed(config, parts, count, card)
+
+    parts, cards = placed(config)
+    helps = "; ".join(name for name, other in _changes(config) if placed(other)[1]) if cards is None else ""
     weights, speed = shape.parameters * BYTES[_dtype(config)], card.flops * MFU
     token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)
     passes = 6 if config.model.gradient_checkpointing else 4
@@ -303,7 +302,7 @@ def _on(
     asked = run["executor_input"] * executor.price_per_million_input
     asked += run["executor_output"] * executor.price_per_million_output
     return OnMachine(
-        fits=fits,
+        fits="yes" if cards else f"no; helps: {helps or 'nothing alone'}",
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},
         on_card=cards or {},
         step_seconds={name: round(value, 2) for name, value in {**seconds, "step": step}.items()},
@@ -312,24 +311,21 @@ def _on(
     )
 
 
-def _changes(config: "Config") -> "dict[str, Config]":
+def _changes(config: "Config") -> "Iterator[tuple[str, Config]]":
     """Settings that free memory, each with the changed configuration."""
-    values: dict[str, Any] = {
-        "generation.engine": "local",
-        "model.gradient_checkpointing": True,
-        "training.shared_prefix": True,
-        "training.micro_batch_tokens": config.longest_episode,
-        "data.eval_problems": 16,
-        "model.lora_rank": 16,
-        "executor.base_url": "http://elsewhere/v1",
-    }
-    found = {}
-    for name, value in values.items():
+    for name, value, shown in (
+        ("generation.engine", "local", "=local"),
+        ("model.gradient_checkpointing", True, "=true"),
+        ("training.shared_prefix", True, "=true"),
+        ("training.micro_batch_tokens", config.longest_episode, f"={config.longest_episode}"),
+        ("data.eval_problems", 16, "=16"),
+        ("model.lora_rank", 16, "=16"),
+        ("executor.base_url", "http://elsewhere/v1", " of another machine"),
+    ):
         section, leaf = name.split(".")
         other = config.model_copy(update={section: getattr(config, section).model_copy(update={leaf: value})})
         if other != config:
-            found[f"{name} of another machine" if leaf == "base_url" else f"{name}={str(value).lower()}"] = other
-    return found
+            yield name + shown, other
 
 
 def _tables(plan: Plan) -> "Iterator[RenderableType]":
@@ -338,12 +334,8 @@ def _tables(plan: Plan) -> "Iterator[RenderableType]":
 
     from llm_as_judge.views.terminal import make_table
 
-    size = (
-        f"{plan.policy_parameters / 1e9:.2f} billion"
-        if plan.policy_parameters >= 1e8
-        else (f"{plan.policy_parameters / 1e6:.1f} million")
-    )
-    yield Text(f"A policy of {size} parameters, {plan.rollouts_a_step} workflows a step")
+    size = f"{plan.policy_parameters / 1e6:,.1f} million parameters"
+    yield Text(f"A policy of {size}, {plan.rollouts_a_step} workflows a step")
     table = make_table("Memory, card of each part, seconds of a step, and the run", "", *plan.machines)
     facts = [dict(cli.flat(asdict(on))) for on in plan.machines.values()]
     for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):
@@ -379,7 +371,5 @@ def plan(
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
         cli.print_json(found)
-        return
-    console = cli.make_console(False)
-    for part in _tables(found):
-        console.print(part)
+    else:
+        cli.make_console(False).print(*_tables(found), sep="\n")

@@ -54,13 +54,9 @@ class Limits:
 @cli.grouped
 def verdict(
     solution: Annotated[Path, typer.Option(metavar="FILE", help="File with the solution.")],
-    tests: Annotated[
-        Path,
-        typer.Option(metavar="FILE", help="File with asserts, or with def check(candidate)."),
-    ],
+    tests: Annotated[Path, typer.Option(metavar="FILE", help="File with asserts, or with def check(candidate).")],
     entry_point: Annotated[
-        str,
-        typer.Option(metavar="NAME", callback=cli.function_name, help="Name of the function to test."),
+        str, typer.Option(metavar="NAME", callback=cli.function_name, help="Name of the function to test.")
     ],
     limits: Limits,
     as_json: cli.AsJson = False,

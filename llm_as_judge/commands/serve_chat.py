@@ -8,13 +8,11 @@ answer is what the workflow returns. Everything unsupported is refused, not igno
 
 import keyword
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from llm_as_judge.llm.protocol import Body, Message, RequestError, Unicode, checked
-from llm_as_judge.solver import Draw
 from llm_as_judge.types import Domain, Question
 
 _UNSUPPORTED = (
@@ -48,24 +46,11 @@ class ChatBody(Body):
     public_tests: tuple[Unicode, ...] = Field((), strict=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
-    model: str
-    question: Question
-    draw: Draw
-    n: int
-    stop: Sequence[str]
-    stream: bool
-    usage: bool  # at the end of the stream
-
-
-def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> ChatRequest:
+def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> tuple[ChatBody, Question]:
     """``models`` are the served names and their domains. Raises ``RequestError``."""
     read = checked(body, ChatBody, models, _UNSUPPORTED)
     text, domain = _conversation(read.messages), read.domain or models[read.model]
-    question = Question("request", text, domain, read.context, read.entry_point, read.public_tests)
-    draw, usage = Draw(read.temperature, read.top_p, read.seed), read.stream_options.get("include_usage") is True
-    return ChatRequest(read.model, question, draw, read.n, read.stop, read.stream, usage)
+    return read, Question("request", text, domain, read.context, read.entry_point, read.public_tests)
 
 
 def cut_at(text: str, stops: Sequence[str]) -> str:

@@ -9,20 +9,20 @@ import hmac
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from llm_as_judge.commands.serve_chat import ChatRequest, cut_at, read_request
+from llm_as_judge.commands.serve_chat import ChatBody, cut_at, read_request
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.llm import protocol
 from llm_as_judge.llm.protocol import Handler, RequestError, body_of, error_body, reply_head
-from llm_as_judge.solver import Solution, Solver
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.solver import Draw, Solution, Solver
+from llm_as_judge.types import DOMAINS, Domain, Question
 
 logger = logging.getLogger(__name__)
 
@@ -85,38 +85,37 @@ class Endpoint:
         return await handler(request)
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
-        request = read_request(await body_of(http), self.models)
-        with self._reserved(request.n):
+        request, question = read_request(await body_of(http), self.models)
+        if self.active + request.n > self.max_requests:
+            busy = f"{self.active} of at most {self.max_requests} problems in progress; try again later"
+            raise RequestError(busy, 429)
+        self.active += request.n
+        try:
             if request.stream:
-                return await self._stream(http, request)
-            solutions = await _all([self._solve(request, i) for i in range(request.n)])
+                return await self._stream(http, request, question)
+            solutions = await _all([self._solve(request, question, i) for i in range(request.n)])
+        finally:
+            self.active -= request.n
         choices = [_choice(i, solution, request) for i, solution in enumerate(solutions)]
         return protocol.reply(request.model, choices, *_tokens(solutions))
 
-    @contextmanager
-    def _reserved(self, count: int) -> Iterator[None]:
-        if self.active + count > self.max_requests:
-            busy = f"{self.active} of at most {self.max_requests} problems in progress; try again later"
-            raise RequestError(busy, 429)
-        self.active += count
-        try:
-            yield
-        finally:
-            self.active -= count
-
     async def _solve(
-        self, request: ChatRequest, index: int, on_workflow: Callable[[str], Awaitable[None]] | None = None
+        self,
+        request: ChatBody,
+        question: Question,
+        index: int,
+        on_workflow: Callable[[str], Awaitable[None]] | None = None,
     ) -> Solution:
         """Raises ``RequestError``."""
-        draw = request.draw if request.draw.seed is None else replace(request.draw, seed=request.draw.seed + index)
+        draw = Draw(request.temperature, request.top_p, None if request.seed is None else request.seed + index)
         try:
-            return await self.solver.answer(request.question, draw, fallback=self.fallback, on_workflow=on_workflow)
+            return await self.solver.answer(question, draw, fallback=self.fallback, on_workflow=on_workflow)
         except DataError as error:
             raise RequestError(str(error)) from error
         except InfrastructureError as error:
             raise RequestError(f"{type(error).__name__}: {error}", 502) from error
 
-    async def _stream(self, http: web.Request, request: ChatRequest) -> web.StreamResponse:
+    async def _stream(self, http: web.Request, request: ChatBody, question: Question) -> web.StreamResponse:
         """Server-sent events: each choice's workflow as soon as it is written, then its answer in one piece."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(http)
@@ -133,7 +132,7 @@ class Endpoint:
 
         async def answered(index: int) -> Solution:
             await delta(index, {"role": "assistant", "content": ""})
-            solution = await self._solve(request, index, partial(workflow, index))
+            solution = await self._solve(request, question, index, partial(workflow, index))
             choice = _choice(index, solution, request)
             await delta(index, {name: choice["message"][name] for name in ("content", "refusal")})
             await delta(index, {}, choice["finish_reason"], workflow=choice["workflow"])
@@ -148,7 +147,7 @@ class Endpoint:
         alive = asyncio.ensure_future(keep_open())
         try:
             solutions = await _all([answered(i) for i in range(request.n)])
-            if request.usage:
+            if request.stream_options.get("include_usage") is True:
                 await send({**head, "choices": [], "usage": protocol.usage_of(*_tokens(solutions))})
             await response.write(b"data: [DONE]\n\n")
         except RequestError as error:
@@ -174,7 +173,7 @@ async def _all(work: Sequence[Coroutine[Any, Any, Solution]]) -> list[Solution]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _choice(index: int, solution: Solution, request: ChatRequest) -> dict[str, Any]:
+def _choice(index: int, solution: Solution, request: ChatBody) -> dict[str, Any]:
     """The answer, with the workflow in the field where reasoning models have their reasoning."""
     execution = solution.execution
     message = {

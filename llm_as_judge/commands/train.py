@@ -51,10 +51,6 @@ class TrainResult:
         """Trained minus untrained on the same problems, paired."""
         return paired_difference(self.after.by_problem, self.before.by_problem)
 
-    @property
-    def adapter(self) -> Path:
-        return self.run.folder.checkpoints / f"step_{self.steps}"
-
     def as_json(self) -> dict[str, Any]:
         config, gain = self.run.folder.config, self.gain
         return {
@@ -104,8 +100,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             before = await _before(training, progress)
             training_began = time.monotonic()
             await training.train()
-            training_seconds = time.monotonic() - training_began
-
+            seconds = {"training": time.monotonic() - training_began}
             records = await _measured(training, "trained policy", training.trained, progress)
             after = summarise(records)
             matrix = await baselines.measure(
@@ -129,7 +124,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
                 steps=step,
                 sandbox=str(services.sandbox.describe()),
                 usage=usage_of(logged),
-                seconds={"training": training_seconds, "all": time.monotonic() - begun},
+                seconds={**seconds, "all": time.monotonic() - begun},
             )
             write_json(folder.results, result.as_json())
             oracles = (baselines.ORACLE, baselines.DATASET_ORACLE)
@@ -231,4 +226,5 @@ def _print_report(console: "Console", result: TrainResult) -> None:
     console.print(usage_table(result.usage))
     seconds, folder = result.seconds, result.run.folder
     console.print(f"steps {result.steps}, training {seconds['training']:.0f} s, total {seconds['all']:.0f} s")
-    cli.show(console, f"adapter {result.adapter}", f"results {folder.results}", f"curve   {folder.curve}")
+    adapter = folder.checkpoints / f"step_{result.steps}"
+    cli.show(console, f"adapter {adapter}", f"results {folder.results}", f"curve   {folder.curve}")

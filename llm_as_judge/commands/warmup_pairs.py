@@ -77,7 +77,11 @@ class Pairs:
 
     def _pair(self, question: Question, rng: Random) -> Completion:
         policy, workflow = self.author.policy, self.config.workflow
-        source, prompt = self._source(question, rng), self.author.prompt(question)
+        prompt, domain = self.author.prompt(question), question.domain
+        if own := [source for of, source in self._own if of == domain]:
+            source = rng.choice(own)
+        else:
+            source = self._write(recipes.draw(domain, rng, self._operators), domain, rng)
         if prompt.prefill == ASKED_HEAD:
             reply = f"{_asked(question)}\n        self.{source.removeprefix(CLASS_HEAD)}"
         else:
@@ -86,11 +90,6 @@ class Pairs:
         ids = policy.tokenizer.encode(reply, add_special_tokens=False)
         end = policy.tokenizer.eos_token_id
         return Completion(reply, tuple(policy.encode(prompt)), (*map(int, ids), int(end)), (), "stop")
-
-    def _source(self, question: Question, rng: Random) -> str:
-        if own := [source for domain, source in self._own if domain == question.domain]:
-            return rng.choice(own)
-        return self._write(recipes.draw(question.domain, rng, self._operators), question.domain, rng)
 
 
 def _asked(question: Question) -> str:

@@ -14,12 +14,10 @@ from typing_extensions import Self
 
 def _float(value: Any) -> Any:
     """Read ``5e-6`` as a number: YAML 1.1, which PyYAML reads, makes it a string because it has no dot."""
-    if isinstance(value, str):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _path(value: Any) -> Any:
@@ -34,13 +32,16 @@ class Input:
     """Marks a setting that names files to read; in a configuration file, paths are relative to that file."""
 
 
-def _url(value: str) -> str:
+def is_address(url: str) -> bool:
+    """Whether ``url`` names a host, and no port that cannot be."""
     try:
-        parts = urlsplit(value)
-        usable = not value or (parts.hostname and parts.port != 0)
+        return bool(urlsplit(url).hostname) and urlsplit(url).port != 0
     except ValueError:  # a port that is no number or out of range
-        usable = False
-    if not usable:
+        return False
+
+
+def _url(value: str) -> str:
+    if value and not is_address(value):
         raise ValueError("is not a URL; write http://HOST:PORT/v1")
     return value
 

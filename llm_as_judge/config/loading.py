@@ -165,15 +165,10 @@ def _override(item: str) -> tuple[str, Setting]:
     return full, read_value(text, origin)
 
 
-def _beside(folder: Path | None, name: str) -> Path | None:
-    """``name`` in the folder of the configuration, in ./config, or shipped with the package."""
-    places = [*([folder] if folder else []), Path("config"), SHIPPED]
-    return next((place / name for place in places if (place / name).is_file()), None)
-
-
 def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[BaseModelEntry, dict[str, Setting]]:
-    """The entry for ``model.model_name`` and its default settings in ``models.yaml``."""
-    file = _beside(folder, "models.yaml")
+    """The entry for ``model.model_name`` and its default settings in the nearest ``models.yaml``."""
+    places = (place / "models.yaml" for place in (folder, Path("config"), SHIPPED) if place)
+    file = next((place for place in places if place.is_file()), None)
     table = read_yaml(file) if file else {}
     if file and name in table:
         entry = table[name].children(f"model {name!r}")

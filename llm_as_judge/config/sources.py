@@ -84,26 +84,19 @@ def find_file(path: Path) -> Path:
 
 def load_dotenv(folder: Path) -> None:
     """Add the variables of ``folder/.env`` to the process environment; variables that are set keep their values."""
-    for name, value in _read_dotenv(folder / ".env").items():
-        os.environ.setdefault(name, value)
+    os.environ.update(environment(folder))
 
 
 def environment(folder: Path) -> dict[str, str]:
     """Variables of ``folder/.env``, overridden by the process environment."""
-    return {**_read_dotenv(folder / ".env"), **os.environ}
-
-
-def _read_dotenv(path: Path) -> dict[str, str]:
-    if not path.is_file():
-        return {}
-    found = {}
-    for binding in parse_stream(io.StringIO(_read_text(path))):
+    path, found = folder / ".env", dict[str, str]()
+    for binding in parse_stream(io.StringIO(_read_text(path))) if path.is_file() else ():
         name, value = binding.key, binding.value
         if binding.error or (name and value is None) or "\0" in f"{name}{value}":
             raise ConfigError(f"{path}:{binding.original.line}: not a line of the form NAME=value")
         if name and value is not None:
             found[name] = value
-    return found
+    return {**found, **os.environ}
 
 
 def read_yaml(path: Path) -> dict[str, Setting]:

@@ -50,7 +50,7 @@ def replacing(out: Path, stale: Iterable[str]) -> Iterator[Path]:
     If the block raises, ``out`` is unchanged. Waits while another process writes to the same ``out``.
     """
     staged = out / ".process"
-    with writing(out), locked(out / ".process.lock"):
+    with writing(out), locked(out / "process"):
         shutil.rmtree(staged, ignore_errors=True)
         staged.mkdir(parents=True)
         try:

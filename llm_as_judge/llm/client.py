@@ -16,6 +16,7 @@ import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -106,7 +107,7 @@ class _UnderWay:
     waiting: int = 0
 
 
-class LLMClient:
+class LLMClient(AbstractAsyncContextManager["LLMClient"]):
     """``ChatModel`` over HTTP, or over the given ``servers``. Raises ``ConfigError`` for a bad address.
 
     ``remarks`` are what a user should know about the endpoint; each is logged once. A field of a request that the
@@ -119,9 +120,8 @@ class LLMClient:
         self.config = config
         self.usage = Usage()
         self.remarks: list[str] = []
-        self._names: dict[str, str] = dict.fromkeys(
-            config.leave_out, ""
-        )  # field -> its name at this endpoint, "": not sent
+        #: Names that fields of a request have at this endpoint; "": not sent.
+        self._names: dict[str, str] = dict.fromkeys(config.leave_out, "")
         self._cached: dict[bytes, Exchange] = {}  # by the hash of the request
         self._under_way: dict[bytes, _UnderWay] = {}
         urls = dict.fromkeys((config.base_url, *config.more_urls))
@@ -129,9 +129,6 @@ class LLMClient:
             Transport(config.model_copy(update={"base_url": url}), longest=_LONGEST_REPLY) for url in urls
         ]
         self._failed_at = {server.root: -math.inf for server in self._servers}
-
-    async def __aenter__(self) -> "LLMClient":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
@@ -162,10 +159,8 @@ class LLMClient:
         if response_format is not None:
             request["response_format"] = dict(response_format)
         started = time.monotonic()
-        if random and seed is None:
-            reply = await self._complete(request, self._servers)
-        else:
-            reply = await self._once(request)
+        varies = random and seed is None
+        reply = await (self._complete(request, self._servers) if varies else self._once(request))
         return replace(reply, prompt=prompt, seconds=time.monotonic() - started)
 
     async def _once(self, request: Mapping[str, Any]) -> Exchange:
@@ -178,12 +173,10 @@ class LLMClient:
                 del self._cached[next(iter(self._cached))]
             return reply
 
+        self._count(cached=int(key in self._cached or key in self._under_way))
         if key in self._cached:
-            self._count(cached=1)
             return self._cached[key]
-        if key in self._under_way:
-            self._count(cached=1)
-        else:
+        if key not in self._under_way:
             self._under_way[key] = _UnderWay(asyncio.ensure_future(fetch()))
         under_way = self._under_way[key]
         under_way.waiting += 1
@@ -208,12 +201,12 @@ class LLMClient:
 
         found: list[str] = []
         for server in self._servers:
-            names: list[str] = []
             try:
                 names = await server.get("/models", model_names, f"model {self.config.model}")
             except ProviderError as error:
                 if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
                     raise
+                names = []
             try:
                 reply = await self._complete(self._request(_CONTROL), [server])
                 if not reply.reply.strip():
@@ -273,13 +266,13 @@ class LLMClient:
             try:
                 reply = await self._post(sent, list(servers))
             except RequestRefused as error:
+                refused = [name for name in _OPTIONAL if name in sent and re.search(rf"\b{name}\b", error.said)]
                 if "max_tokens" in sent and re.search(r"\bmax_completion_tokens\b", error.said):
                     names["max_tokens"] = "max_completion_tokens"
-                    continue
-                refused = [name for name in _OPTIONAL if name in sent and re.search(rf"\b{name}\b", error.said)]
-                if not refused:
+                elif refused:
+                    names[refused[0]] = ""
+                else:
                     raise
-                names[refused[0]] = ""
                 continue
             for name in names.keys() - self._names.keys():
                 how = f"{name} is sent as {names[name]}" if names[name] else f"{name} is left out"

@@ -13,6 +13,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 
 from llm_as_judge.config.endpoints import ServerConfig
+from llm_as_judge.config.fields import is_address
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused, without_key
 from llm_as_judge.llm.places import Places
 
@@ -79,7 +81,7 @@ class _Failure(Exception):
         self.cause, self.temporary, self.wait_s, self.said = cause, temporary, wait_s, said
 
 
-class Transport:
+class Transport(AbstractAsyncContextManager["Transport"]):
     """Connections of one event loop to one server; open with ``async with``, or close with ``aclose``.
 
     A server that has ``answered`` before and refuses connections now is taken to be restarting: waiting for it, at most
@@ -97,9 +99,6 @@ class Transport:
         self.places = Places(config.concurrency)
         self._restart_s, self._longest = restart_s, longest
         self._session: aiohttp.ClientSession | None = None
-
-    async def __aenter__(self) -> "Transport":
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
@@ -155,9 +154,8 @@ class Transport:
     async def _attempt(self, path: str, data: bytes | None, parse: Callable[[str], T]) -> T:
         method, body = "GET" if data is None else "POST", bytearray()
         try:
-            async with self._connected().request(
-                method, self.root + path, data=data, allow_redirects=False
-            ) as response:
+            request = self._connected().request(method, self.root + path, data=data, allow_redirects=False)
+            async with request as response:
                 async for chunk in response.content.iter_chunked(1 << 16):
                     body += chunk
                     if len(body) > self._longest:
@@ -171,16 +169,12 @@ class Transport:
             what = f"the reply broke off ({type(error).__name__}: {self._quote(str(error))})"
             raise _Failure(what, "connection") from error
         if not 200 <= response.status < 300:
-            target = response.headers.get("Location") if response.status < 400 else None
-            said = f"redirects to {target}" if target else _text(body)
-            cause = _cause(response.status, _text(body))
-            raise _Failure(
-                f"HTTP {response.status}: {self._quote(said)}",
-                cause,
-                temporary=cause in ("overload", "timeout", "server"),
-                wait_s=_asked(response.headers.get("Retry-After", ""), self.config.timeout_s),
-                said=_text(body),
-            )
+            said, target = _text(body), response.headers.get("Location") if response.status < 400 else None
+            cause = _cause(response.status, said)
+            what = f"HTTP {response.status}: {self._quote(f'redirects to {target}' if target else said)}"
+            wait_s = _asked(response.headers.get("Retry-After", ""), self.config.timeout_s)
+            temporary = cause in ("overload", "timeout", "server")
+            raise _Failure(what, cause, temporary=temporary, wait_s=wait_s, said=said)
         self.places.answered()
         self.answered = True
         try:
@@ -191,11 +185,11 @@ class Transport:
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
-            headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.config.api_key or 'none'}"}
+            key = self.config.api_key or "none"
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_S),  # ``places`` limits
                 timeout=aiohttp.ClientTimeout(total=self.config.timeout_s),
-                headers=headers,
+                headers={"Content-Type": "application/json", "Authorization": f"Bearer {key}"},
                 cookie_jar=aiohttp.DummyCookieJar(),
                 proxy=_proxy(self.root),
             )
@@ -218,19 +212,15 @@ def _root(base_url: str) -> str:
 
 
 def _proxy(root: str) -> str | None:
-    """The proxy that the environment sets for an address."""
+    """The proxy that the environment sets for an address. (``trust_env`` of aiohttp reads neither ALL_PROXY nor ports
+    in NO_PROXY, and takes keys from ~/.netrc.)
+    """
     address, proxies = urlsplit(root), getproxies()
-    host = address.hostname or ""
     proxy = proxies.get(address.scheme) or proxies.get("all")
-    if not proxy or host in _LOCAL or proxy_bypass(host) or proxy_bypass(address.netloc):
+    if not proxy or address.hostname in _LOCAL or any(map(proxy_bypass, (address.hostname or "", address.netloc))):
         return None
     proxy = proxy if "://" in proxy else f"http://{proxy}"
-    try:
-        parts = urlsplit(proxy)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # of the port
-        usable = False
-    if not usable:
+    if not proxy.startswith(("http://", "https://")) or not is_address(proxy):
         cure = "mend HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, or add the host to NO_PROXY"
         raise ConfigError(f"{root}: a proxy must look like http://host:port, got {_without_login(proxy)!r}; {cure}")
     return proxy

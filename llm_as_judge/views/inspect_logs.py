@@ -16,7 +16,6 @@ from typing import Any
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.files import make_folder
 from llm_as_judge.runlog import FinishedStep, json_data
 from llm_as_judge.types import Exchange, OperatorCall
 from llm_as_judge.workflow.lint.codes import meaning
@@ -201,7 +200,7 @@ def _log(
 
 def write_log(log: logs.EvalLog, path: Path) -> None:
     """Writes a whole log or none. JSON takes a third of the time of Inspect's other format. Raises ``OSError``."""
-    make_folder(path.parent)
+    path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.part")
     logs.write_eval_log(log, half, format="json")
     os.replace(half, path)
