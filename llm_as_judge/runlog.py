@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of one rollout in a log; longer texts are cut in their middle until the rollout fits.
 ROLLOUT_BYTES = 256_000
-_LONGEST = (20_000, 4_000, 800, 200, 100)  # characters of a text: the first that fits
+_LONGEST = (100, 200, 800, 4_000, 20_000)  # characters of a text: the last that fits
 _FEWEST = 64  # items that are kept of any list
 _KIND = re.compile(rb'"kind": ?"(\w+)"')
 _HEAD = 120  # bytes of a line that contain its kind
@@ -101,15 +101,17 @@ def encoded(event: Event) -> bytes:
     if not isinstance(event, RolloutEvent):
         return msgspec.json.encode(plain(event))
     # Text and workflow, the part that readers need most, are hardly cut.
-    own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[0])
-    for longest in _LONGEST:
-        line = msgspec.json.encode(plain(event, longest) | own)
-        if len(line) <= ROLLOUT_BYTES:
-            return line
+    own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[-1])
     replace = dataclasses.replace
     attempts = [replace(attempt, execution=replace(attempt.execution, calls=())) for attempt in event.attempts]
     least = msgspec.structs.replace(event, calls=(), judged=(), attempts=attempts)
-    return msgspec.json.encode(plain(least, _LONGEST[-1]) | own)
+    line = msgspec.json.encode(plain(least, _LONGEST[0]) | own)
+    for longest in _LONGEST:  # not from the longest: it may take much memory
+        longer = msgspec.json.encode(plain(event, longest) | own)
+        if len(longer) > ROLLOUT_BYTES:
+            break
+        line = longer
+    return line
 
 
 def plain(event: Event, longest: int | None = None) -> dict[str, Any]:

@@ -182,7 +182,9 @@ def read_response(text: str) -> None:
     from llm_as_judge.llm.transport import Transport, Unreadable, _cause, _text, model_names
 
     body = text.encode("utf-8", "replace")
-    read_reply = partial(LLMClient(EndpointConfig())._read, {"messages": [{"content": text}]})
+    read_reply = partial(
+        LLMClient(EndpointConfig(base_url="http://127.0.0.1:9/v1"))._read, {"messages": [{"content": text}]}
+    )
     for read in (read_reply, model_names):
         with suppress(Unreadable):
             read(text)
@@ -231,7 +233,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
 OWN_TEXTS = re.compile(
     r"config/.*|data/.*|commands/.*|assembly/.*|policy/.*|integrations/.*|embedded/.*|views/.*|(files|events|errors)\.py"
     r"|evaluation/(analysis|summary)\.py|rl/(buffer|checkpoint|pipeline)\.py|judging/calibration\.py|llm/protocol\.py"
-    r"|workflow/(contract|source)\.py|sandbox/split_plan\.py"
+    r"|workflow/(contract|source|text)\.py|sandbox/split_plan\.py"
     r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/.*"
 )
 

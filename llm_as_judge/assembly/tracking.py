@@ -135,6 +135,8 @@ def step_metrics(report: StepReport) -> dict[str, float]:
         "unscored": report.unscored,
         "abstained": report.abstained,
         "temperature": report.temperature,
+        "first_valid_rate": report.first_valid_rate,
+        "repairs": report.repairs,
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
     }
     return {f"train/{name}": float(value) for name, value in train.items()} | {

@@ -334,8 +334,9 @@ def _tables(plan: Plan) -> "Iterator[RenderableType]":
 
     from llm_as_judge.views.terminal import make_table
 
-    size = f"{plan.policy_parameters / 1e6:,.1f} million parameters"
-    yield Text(f"A policy of {size}, {plan.rollouts_a_step} workflows a step")
+    size = plan.policy_parameters
+    amount = f"{size / 1e9:.2f} billion" if size >= 1e9 else f"{size / 1e6:.1f} million"
+    yield Text(f"A policy of {amount} parameters, {plan.rollouts_a_step} workflows a step")
     table = make_table("Memory, card of each part, seconds of a step, and the run", "", *plan.machines)
     facts = [dict(cli.flat(asdict(on))) for on in plan.machines.values()]
     for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):

@@ -204,7 +204,7 @@ async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
 
         async def aclose(self) -> None: ...
 
-    client = LLMClient(EndpointConfig())
+    client = LLMClient(EndpointConfig(base_url="http://127.0.0.1:9/v1"))
     client._servers, client._failed_at = [Here()], {"local": -math.inf}  # type: ignore[list-item]
     with pytest.raises(ProviderError, match="local: an empty reply") as caught:
         await client.chat("q")

@@ -53,13 +53,13 @@ def test_metrics_are_the_steps_figures_and_a_failing_tool_ends_nothing(caplog: p
     assert {name.partition("/")[0] for name in found} == {"train", "rollout"}
     assert found["train/clip_ratio/region_mean"] == 0.25 and math.isnan(found["train/kl"])
     good, bad = Kept(), Kept(fails=True)
-    found = Tracking((), "p", {"bad": bad, "good": good})
+    found = Tracking(TrackingConfig(), {"bad": bad, "good": good})
     with caplog.at_level(logging.WARNING):
         found.step(REPORT)
         found.step(REPORT)
     assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
     assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
-    found.close()
+    found.each("finish")
     assert good.closed
 
 
