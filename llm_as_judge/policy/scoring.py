@@ -126,10 +126,10 @@ def _scores(
     """Scores of completion tokens from the hidden states [E, hidden] of the edges (hidden state, target)."""
     device = hidden.device
     logprobs, entropy = _head(base, hidden, targets.to(device), sampling)
-    lengths = torch.tensor([len(c.token_ids) for c in completions])
-    within = torch.arange(int(lengths.max())) < lengths[:, None]  # [B, T]
-    mask = torch.zeros_like(within)
-    mask[within] = torch.tensor([own for c in completions for own in c.sampled])
+    lengths = [len(c.token_ids) for c in completions]
+    within = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # [B, T]
+    sampled = torch.tensor([own for c in completions for own in c.sampled])
+    mask = torch.zeros_like(within).masked_scatter(within, sampled)
     within, edge = within.to(device), edge.to(device)
 
     def rows(values: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
     """Three steps of the embedded run with its measurements, then the settings that this configuration does not use."""
     recorder, closed = Recorder(), f"http://127.0.0.1:{free_port()}/v1"
     run = recorder.load(
-        EMBEDDED, executor__base_url=closed, judge__base_url=closed, persistence_dir="buffer", max_steps=3,
+        EMBEDDED, persistence_dir="buffer", max_steps=3,
         rollout_batch_size=1, num_return_sequences_in_group=2, refill_rounds=1, eval_every=1, eval_problems=2,
         max_problems=6, domain_ratios=MATHS, lookahead=0, experience_buffer__top_k=1, reward_threshold=-100,
     )  # fmt: skip

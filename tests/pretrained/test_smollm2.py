@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from helpers.finished import as_options
-from helpers.processes import free_port
 from helpers.run_logs import read_events
 from safetensors.torch import load_file
 
@@ -44,17 +43,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("smollm2")
 
 
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-def run(command: str, folder: Path, port: int, **settings: object) -> None:
+def run(command: str, folder: Path, **settings: object) -> None:
     (folder / "own.py").write_text(BREVITY, encoding="utf-8")
-    url = f"http://127.0.0.1:{port}/v1"
     everywhere = {
         "output_dir": folder / "checkpoints", "log_dir": folder / "logs", "results_dir": folder / "results",
-        "executor.base_url": url, "judge.base_url": url, "response_max_length": 120,
+        "response_max_length": 120,
         "domain_ratios": "{math: 1.0, code: 0.0, qa: 0.0}", "prefill": "false", "generation.temperature": 1.0,
     }  # fmt: skip
     changes = as_options([f"{name}={value}" for name, value in (everywhere | settings).items()])
@@ -62,11 +55,11 @@ def run(command: str, folder: Path, port: int, **settings: object) -> None:
 
 
 @pytest.fixture(scope="module")
-def warmed(folder: Path, port: int) -> Path:
+def warmed(folder: Path) -> Path:
     rows = [json.dumps({"domain": "math", "workflow": source}) + "\n" for source in OWN]
     (folder / "own.jsonl").write_text("".join(rows), encoding="utf-8")
     run(
-        "warmup", folder, port, own_workflows=folder / "own.jsonl",
+        "warmup", folder, own_workflows=folder / "own.jsonl",
         sft_steps=STEPS, sft_learning_rate=2e-3, problems_per_step=1, workflows_per_problem=3,
         look_every=STEPS, look_problems=2,
     )  # fmt: skip
@@ -94,9 +87,9 @@ def test_log_probabilities_are_the_models_own_in_this_machines_precision(warmed:
             assert apart(row[mask], sampled, policy.base.dtype) < tolerance(policy.base.dtype)
 
 
-def test_three_steps_of_grpo_from_the_warmed_policy(warmed: Path, folder: Path, port: int) -> None:
+def test_three_steps_of_grpo_from_the_warmed_policy(warmed: Path, folder: Path) -> None:
     run(
-        "train", folder, port,
+        "train", folder,
         **{
             "model.adapter": warmed, "max_steps": 3, "learning_rate": 1e-3,
             "rollout_batch_size": 1, "num_return_sequences_in_group": 4,
