@@ -65,9 +65,10 @@ class Tracking:
     _open: dict[str, Any] = field(default_factory=dict)
 
     def begin(self, run: Started) -> None:
+        tools, project = self.settings.report_to, self.settings.project
         with redirect_stdout(sys.stderr):  # standard output belongs to the command
-            for name in self.settings.report_to:
-                self._open[name] = _open_tracker(name, self.settings.project, run)
+            for name in tools:
+                self._open[name] = _open_tracker(name, project, run)
 
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)

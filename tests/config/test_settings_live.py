@@ -116,6 +116,8 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
 
     with pytest.raises(ConfigError, match="own vLLM server ended"):
         load_author(recorder.load(EMBEDDED, generation__engine="vllm", engine__python="/bin/false"))
+    with pytest.raises(ConfigError, match="knows no thinking"):
+        load_author(recorder.load(EMBEDDED, thinking=True, prefill=False))
 
     dead = [name for name in LEAVES if name not in recorder.read]
     assert not dead, f"no run reads {', '.join(dead)}: use them or remove them from schema.py"
