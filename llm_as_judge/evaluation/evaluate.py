@@ -149,12 +149,8 @@ async def evaluate(
             log.log(record)
         progress(len(records))
 
-    async def again(completions: Sequence[Completion], told: Sequence[str]) -> list[Completion]:
-        assert isinstance(author, PolicyAuthor)
-        return await on_device(author.again, completions, told)
-
-    repairs = again if isinstance(author, PolicyAuthor) else None
-    await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done, again=repairs)
+    again = (lambda *turn: on_device(author.again, *turn)) if isinstance(author, PolicyAuthor) else None
+    await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done, again=again)
     return [records[key] for key in sorted(records)]
 
 

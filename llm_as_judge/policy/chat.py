@@ -70,8 +70,7 @@ class UserTurn:
     def of(cls, tokenizer: Any, ends: Collection[int], thinking: bool = False) -> "UserTurn":
         """Raises ``ConfigError`` if the template cannot render a second user message."""
         reply, told = "the first reply", "the second request"
-        chat = chat_messages(Prompt("", "the first request", ((("the first request"), reply),)), False, True)
-        chat[-1]["content"] = told
+        chat = chat_messages(Prompt("", told, (("the first request", reply),)), False, True)
         text = ""
         if _renders(tokenizer, chat, [reply, told]):
             text = _rendered(tokenizer, chat, thinking)

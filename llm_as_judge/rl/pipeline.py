@@ -256,9 +256,9 @@ class Pipeline:
         return batch.with_turn(dict(zip(failed, zip(sampled, failed.values(), strict=True), strict=True)))
 
     def _collector(self, batch: Batch) -> Collector:
-        collector = Collector(batch.problems, self._parts.rollout, batch.seed, limit=self._limit, common_seeds=True)
-        collector.repairs = self._parts.rollout.repairs if batch.unrepaired else 0
-        return collector
+        parts = self._parts.rollout
+        repairs = parts.repairs if batch.unrepaired else 0
+        return Collector(batch.problems, parts, batch.seed, limit=self._limit, common_seeds=True, repairs=repairs)
 
     def _draw(self, step: int, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
         """Problems, the token ids of their prompts, and the prefills of their replies.

@@ -38,7 +38,7 @@ OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
 #: ``(problem, completion, execution, verdict, runs of earlier attempts)``
-RewardLike = Callable[..., Reward]
+RewardLike = Callable[[Problem, Completion, Execution, Verdict, Sequence[Execution]], Reward]
 
 
 class Engine(Protocol):
@@ -114,8 +114,7 @@ async def collect(
     ``on_rollout`` gets every rollout as soon as it is done. ``again`` samples the repairs of failed attempts, if there
     are to be any.
     """
-    collector = Collector(problems, parts, seed, on_rollout)
-    collector.repairs = parts.repairs if again else 0
+    collector = Collector(problems, parts, seed, on_rollout, repairs=parts.repairs if again else 0)
     for place, group in enumerate(completions):
         for member, completion in enumerate(group):
             collector.start(place, member, completion)
@@ -132,7 +131,8 @@ class Collector:
     The executor's seeds derive from ``seed``, the problem and the index in the group, not from the order of
     completions. With ``common_seeds`` they do not depend on the index: equal requests of a group are sent and paid for
     once, and workflows differ only where their texts do (common random numbers). ``limit`` may be shared with other
-    batches, which get places in starting order.
+    batches, which get places in starting order. An attempt that the policy may repair, at most ``repairs`` times, waits
+    in ``failed`` until ``retry`` gets the next one; both come before ``groups``.
     """
 
     def __init__(
@@ -143,6 +143,7 @@ class Collector:
         on_rollout: OnRollout = lambda place, member, rollout: None,
         limit: asyncio.Semaphore | None = None,
         common_seeds: bool = False,
+        repairs: int = 0,
     ) -> None:
         self._problems = problems
         self._parts = parts
@@ -150,7 +151,7 @@ class Collector:
         self._on_rollout = on_rollout
         self._common_seeds = common_seeds
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
-        self.repairs = parts.repairs
+        self._repairs = repairs
         self._completions: dict[Place, Completion] = {}
         self._attempts: dict[Place, tuple[Attempt, ...]] = {}
         self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
@@ -184,7 +185,7 @@ class Collector:
         Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
-        parts, self.repairs = self._parts, 0  # what runs again after a pause is not repaired
+        parts, self._repairs = self._parts, 0  # what runs again after a pause is not repaired
         rollouts = await self._rollouts()
         waits = doubling_waits(parts.patience_s)
         while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
@@ -235,7 +236,7 @@ class Collector:
         seed = derived_seed(self._seed, problem.question.id, 0 if self._common_seeds else member)
         async with self._limit:
             last = await run_attempt(problem, completion, parts, seed)
-            if len(attempts) < self.repairs and (failed := await to_repair(last, problem.question, parts)):
+            if len(attempts) < self._repairs and (failed := await to_repair(last, problem.question, parts)):
                 judged = await conclude(problem, completion, parts, last) if parts.judges_attempts else None
                 return replace(failed, correct=judged.verdict.correct) if judged else failed
             rollout = await conclude(problem, completion, parts, last, attempts)
@@ -330,8 +331,8 @@ async def conclude(
         except InfrastructureError as error:
             verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
     masked = _cut_off(completion, parts) and parts.truncated == "mask"
-    earlier = [tuple(attempt.execution for attempt in attempts)] if attempts else []
-    reward = Reward(None) if masked else parts.reward(problem, completion, execution, verdict, *earlier)
+    earlier = [attempt.execution for attempt in attempts]
+    reward = Reward(None) if masked else parts.reward(problem, completion, execution, verdict, earlier)
     return Rollout(problem, completion, last.workflow, execution, verdict, reward, attempts)
 
 

@@ -1,5 +1,6 @@
 """Whatever a workflow passes to the operators, and whatever they get back, is scored; only our failures are not."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,9 @@ class Accepting:
         return Verdict(True, "rules")
 
 
-def rewarded(problem: Problem, completion: Completion, execution: Execution, verdict: Verdict) -> Reward:
+def rewarded(
+    problem: Problem, completion: Completion, execution: Execution, verdict: Verdict, earlier: Sequence[Execution]
+) -> Reward:
     return Reward(float(bool(verdict.correct)))
 
 
