@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -14,14 +15,17 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.types import DOMAINS, Completion, Domain, Question
+from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, OperatorCall, Question
 from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import ASKED_HEAD, CLASS_HEAD
+from llm_as_judge.workflow.feedback import message
 from llm_as_judge.workflow.lint.check import lint
 
 #: Workflows of each held-out problem whose loss is measured.
 _HELD_OUT = 4
 _ASKED_WORDS = 30
+#: Attempts to break a workflow.
+_TRIES = 20
 
 
 class _Own(msgspec.Struct):
@@ -76,12 +80,33 @@ class Pairs:
         return [self._pair(question, rng) for question in self.held_out_questions for _ in range(_HELD_OUT)]
 
     def _pair(self, question: Question, rng: Random) -> Completion:
-        policy, workflow = self.author.policy, self.config.workflow
-        prompt, domain = self.author.prompt(question), question.domain
+        source = self._source(question.domain, rng)
+        first = self._completion(question, source)
+        if not self.config.workflow.repairs or rng.random() < 0.5:
+            return first
+        return self._repair(question, source, rng)
+
+    def _source(self, domain: Domain, rng: Random) -> str:
         if own := [source for of, source in self._own if of == domain]:
-            source = rng.choice(own)
+            return rng.choice(own)
+        return self._write(recipes.draw(domain, rng, self._operators), domain, rng)
+
+    def _repair(self, question: Question, source: str, rng: Random) -> Completion:
+        """A second turn: a workflow with a fault is written again without it, one that failed gives way to another."""
+        repaired = source
+        if broken := _broken(source, rng) if rng.random() < 0.5 else None:
+            source, told = broken
         else:
-            source = self._write(recipes.draw(domain, rng, self._operators), domain, rng)
+            facts = lint(source)
+            others = [self._source(question.domain, rng) for _ in range(10)]
+            repaired = next((other for other in others if lint(other).shape != facts.shape), others[0])
+            told = _failed(question, facts.shape.partition(">")[0], self.config.executor.max_tokens)
+        first = self._completion(question, source)
+        return self._completion(question, repaired, self.author.policy.told(first, told))
+
+    def _completion(self, question: Question, source: str, prompt_ids: Sequence[int] = ()) -> Completion:
+        """``source`` as the reply to the question's prompt, or to ``prompt_ids``."""
+        policy, workflow, prompt = self.author.policy, self.config.workflow, self.author.prompt(question)
         if prompt.prefill == ASKED_HEAD:
             reply = f"{_asked(question)}\n        self.{source.removeprefix(CLASS_HEAD)}"
         else:
@@ -89,7 +114,29 @@ class Pairs:
             reply = (f"```python\n{source}\n```" if fenced else source).removeprefix(prompt.prefill)
         ids = policy.tokenizer.encode(reply, add_special_tokens=False)
         end = policy.tokenizer.eos_token_id
-        return Completion(reply, tuple(policy.encode(prompt)), (*map(int, ids), int(end)), (), "stop")
+        given = tuple(prompt_ids or policy.encode(prompt))
+        return Completion(reply, given, (*map(int, ids), int(end)), (), "stop", prefill=prompt.prefill)
+
+
+def _broken(source: str, rng: Random) -> tuple[str, str] | None:
+    """``source`` with one of its names in the place of another, so that lint refuses it, and what a policy is told."""
+    words = list(re.finditer(r"\b[A-Za-z]\w{2,}", source.removeprefix(CLASS_HEAD)))
+    start = len(source) - len(source.removeprefix(CLASS_HEAD))
+    for _ in range(_TRIES):
+        place, other = rng.choice(words), rng.choice(words)[0]
+        text = source[: start + place.start()] + other + source[start + place.end() :]
+        facts = lint(text)
+        if facts.shape != "invalid" and any(finding.fatal for finding in facts.findings):
+            return text, message(Execution("invalid", None, findings=facts.findings))
+    return None
+
+
+def _failed(question: Question, operator: str, limit: int) -> str:
+    """What a policy is told if the run of its workflow fails: a public test, or else a reply that is too long."""
+    if question.public_tests:
+        return message(Execution("finished", ""), [f"the answer fails a public test: {question.public_tests[0]}"])
+    error = f"the model's reply was cut off after {limit} tokens"
+    return message(Execution("finished", "", (OperatorCall(operator, {}, {"parse_ok": False}, error=error),)))
 
 
 def _asked(question: Question) -> str:

@@ -3,7 +3,7 @@
 Never the verdict, the hidden tests or the reference: only what lint, the run and the public tests say.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
 from llm_as_judge.answers.code import defining_block
 from llm_as_judge.sandbox.public_test import run_assert
@@ -31,9 +31,15 @@ async def feedback(execution: Execution, question: Question, run_code: RunCode) 
     An attempt that ran to an answer is only criticised for operators' results that could not be read, and for the
     first public test of a code problem that fails. Raises ``InfrastructureError`` if the sandbox fails.
     """
-    lines = [*_said(execution)]
+    failed: list[str] = []
     if execution.outcome == "finished" and question.entry_point and question.public_tests:
-        lines += [line async for line in _failed_test(execution.answer or "", question, run_code)]
+        failed = [line async for line in _failed_test(execution.answer or "", question, run_code)]
+    return message(execution, failed)
+
+
+def message(execution: Execution, failed: Iterable[str] = ()) -> str:
+    """The message about ``execution`` and ``failed`` tests; empty if there is nothing to say."""
+    lines = [*_said(execution), *failed]
     if not lines:
         return ""
     listed = "\n".join(f"- {_short(line)}" for line in lines)

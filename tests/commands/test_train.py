@@ -131,6 +131,24 @@ def test_with_a_prefill_a_warm_up_pair_says_what_is_asked_before_it_builds_opera
     assert "# " not in full._pair(question, Random(0)).text
 
 
+def test_with_repairs_half_of_the_warm_up_is_second_turns() -> None:
+    author = load_author(load_config(EMBEDDED, []))
+    pairs = Pairs(load_config(EMBEDDED, ["workflow.repairs=1"]), author)
+    text, rng = author.policy.tokenizer.decode, Random(0)
+    question = Question("q", "Find the sum.", "code", entry_point="f", public_tests=("assert f(1) == 2",))
+    faults, tests = 0, 0
+    for pair in (pairs._pair(question, rng) for _ in range(60)):
+        first, _, told = text(pair.prompt_ids).partition("This workflow failed:")
+        assert not linted(pair.text), "only sound workflows are learned"
+        if told:
+            assert pair.text not in first, "the first workflow is not written again"
+            faults, tests = faults + ("line " in told), tests + ("public test: assert f(1) == 2" in told)
+    assert 6 <= faults and 6 <= tests and 20 <= faults + tests <= 45
+
+    once = Pairs(load_config(EMBEDDED, []), author)
+    assert not any("This workflow failed" in text(once._pair(question, rng).prompt_ids) for _ in range(20))
+
+
 def test_examples_are_dropped_until_the_prompt_fits() -> None:
     author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
     question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
