@@ -95,6 +95,7 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     tier: Tier = "none"
     reason: str = ""
     scores: Mapping[str, float] = {}  # of the benchmark's official script
+    score: float | None = None  # of a judge that gives more than right and wrong
     judged: Sequence[Exchange] = ()
     reward: float | None = None
     terms: Mapping[str, float] = {}
@@ -112,6 +113,11 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
         """The workflow as it was run."""
         return self.text if self.workflow is None else self.workflow
 
+    @property
+    def worth(self) -> float | None:
+        """The score; without one, 1 if right and 0 if wrong. None: unscored."""
+        return self.score if self.score is not None or self.correct is None else float(self.correct)
+
 
 class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     """Metrics of one step. Rates are shares in [0, 1]; NaN is a mean over no values."""
@@ -120,6 +126,7 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     reward_mean: float = math.nan  # scored rollouts
     reward_std: float = math.nan
     accuracy: float = math.nan  # of scored rollouts
+    score: float = math.nan  # mean of scored rollouts; NaN for a judge of right and wrong
     valid_rate: float = math.nan  # rollouts that ran to an answer, without infrastructure faults
     domain_accuracy: Mapping[str, float] = {}
     terms: Mapping[str, float] = {}  # mean of each reward term on its own scale

@@ -38,11 +38,11 @@ async def run_comparison(
     The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only
     chosen workflows run on ``problems``. Returns the content of the results file.
     """
+    from llm_as_judge.assembly.checks import check_before
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
     from llm_as_judge.assembly.recording import policy_results
     from llm_as_judge.assembly.services import open_services
-    from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import measured_problems
     from llm_as_judge.evaluation.baselines import measure, row
     from llm_as_judge.evaluation.chosen import CANDIDATES, chosen_rows
@@ -69,7 +69,7 @@ async def run_comparison(
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous([*problems, *training], services.sandbox)
+        await check_before([*problems, *training], services.sandbox, services.official.judge)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
             def advance(done: int) -> None:

@@ -80,11 +80,11 @@ async def run_evaluation(
     recorded; with ``resume`` the records of an interrupted run of the same evaluation are reused. The row of each
     dataset replaces an earlier one of the same checkpoint or workflow, unless nothing could be scored.
     """
+    from llm_as_judge.assembly.checks import check_before
     from llm_as_judge.assembly.policy import load_author
     from llm_as_judge.assembly.problems import heldout_problems
     from llm_as_judge.assembly.recording import policy_records
     from llm_as_judge.assembly.services import open_services
-    from llm_as_judge.data.check import refuse_vacuous
     from llm_as_judge.data.problems import file_name, measured_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.policy.device import on_device
@@ -94,7 +94,8 @@ async def run_evaluation(
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous([problem for _, problems in sets for problem in problems], services.sandbox)
+        every = (problem for _, problems in sets for problem in problems)
+        await check_before(every, services.sandbox, services.official.judge)
         author: Author
         if workflow:
             text, parts = workflow.text, replace(services.official, runner=services.runner.beside(workflow.prompt))

@@ -122,12 +122,12 @@ def _located(value: Any, folder: Path) -> Any:
     Unchanged paths are relative to the current folder, where ``data process`` writes.
     """
     if isinstance(value, dict):  # file.py:function to weight
-        keys = {key: key.rpartition(":") for key in value}
-        return {
-            f"{_located(file, folder)}:{name}" if name else key: value[key] for key, (file, _, name) in keys.items()
-        }
+        return {_located(key, folder): weight for key, weight in value.items()}
     if not isinstance(value, str) or not value:
         return value
+    file, colon, name = value.rpartition(":")
+    if file.endswith(".py"):  # file.py:function
+        return f"{_located(file, folder)}{colon}{name}"
     there = folder / Path(value).expanduser()
     return str(there.resolve()) if there.exists() else value
 

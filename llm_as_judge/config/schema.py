@@ -245,6 +245,8 @@ class RewardConfig(Strict):
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
 
+    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of a function, in seconds.")
+
     @field_validator("reward_weights")
     @classmethod
     def _all_terms(cls, weights: Mapping[str, float]) -> Mapping[str, float]:

@@ -25,7 +25,8 @@ from llm_as_judge.data.benchmarks.custom import parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.background import Background, shared
 from llm_as_judge.rl.rollout import RolloutParts, roll_out
-from llm_as_judge.types import Completion, Group, Problem, Rollout
+from llm_as_judge.rl.together import completed
+from llm_as_judge.types import Completion, Problem, Rollout
 
 #: Column of a row with the whole problem, as JSON in the project's own format.
 RECORD = "record"
@@ -112,7 +113,4 @@ class _Services:
     async def roll_out(self, problem: Problem, completion: Completion, seed: int | None) -> Rollout:
         async with self._limit:
             rollout = await roll_out(problem, completion, self._parts, seed)
-        if self._parts.extra is None:
-            return rollout
-        (group,) = await self._parts.extra.add([Group(problem, (rollout,))])
-        return group.rollouts[0]
+        return (await completed({(0, 0): rollout}, self._parts))[0, 0]

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.own import AnyJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
+from llm_as_judge.rl.together import completed
 from llm_as_judge.types import Completion, Execution, Group, Problem, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -67,7 +68,7 @@ class RolloutParts:
     """
 
     runner: WorkflowRunner  # gets the question, never the reference
-    judge: Judge
+    judge: AnyJudge
     reward: RewardLike
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
@@ -139,6 +140,7 @@ class Collector:
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
         self._completions: dict[tuple[int, int], Completion] = {}
         self._tasks: dict[tuple[int, int], asyncio.Task[Rollout]] = {}
+        self._completed: dict[tuple[int, int], Rollout] = {}
 
     def start(self, place: int, member: int, completion: Completion) -> None:
         """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before."""
@@ -175,8 +177,7 @@ class Collector:
         members: list[list[Rollout]] = [[] for _ in self._problems]
         for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
-        groups = [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
-        return groups if parts.extra is None else await parts.extra.add(groups)
+        return [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
 
     async def aclose(self) -> None:
         for task in self._tasks.values():
@@ -186,12 +187,16 @@ class Collector:
     async def _done(self) -> dict[tuple[int, int], Rollout]:
         keys = sorted(self._tasks)
         try:
-            return dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
+            rollouts = dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
+            new = {key: rollout for key, rollout in rollouts.items() if key not in self._completed}
+            self._completed |= await completed(new, self._parts)
+            return {key: self._completed[key] for key in keys}
         except BaseException:
             await self.aclose()
             raise
 
     def _run(self, place: int, member: int) -> None:
+        self._completed.pop((place, member), None)
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
     async def _rollout(self, place: int, member: int) -> Rollout:
@@ -247,7 +252,7 @@ async def roll_out(problem: Problem, completion: Completion, parts: RolloutParts
         verdict = Verdict(False, "none", reason=execution.outcome)
     else:
         try:
-            verdict = await parts.judge.verdict(problem, execution.answer, execution.cut_off)
+            verdict = await verdict_of(parts.judge, problem, execution, workflow)
         except InfrastructureError as error:
             verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
     reward = parts.reward(problem, completion, execution, verdict)
