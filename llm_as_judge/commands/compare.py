@@ -55,7 +55,7 @@ async def run_comparison(
     from llm_as_judge.views.terminal import comparison_table
     from llm_as_judge.workflow.shapes import SHAPES, shapes_of, workflow
 
-    problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
+    problems = measured_problems(data, limit, config.data.fields) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     if config.answered_by() and config.generation.engine == "vllm":
         raise ConfigError(
@@ -155,7 +155,7 @@ def compare(
     adapter: cli.AdapterOptions,
     data: Annotated[
         Path | None,
-        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
+        typer.Option(metavar="PATH", help="Problems: file, folder or hub:owner/name (default: configured ones)."),
     ] = None,
     limit: cli.Limit = None,
     choose_on: Annotated[

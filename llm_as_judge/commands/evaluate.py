@@ -89,7 +89,7 @@ async def run_evaluation(
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.policy.device import on_device
 
-    sets = [(file_name(path), measured_problems(path, limit)) for path in data]
+    sets = [(file_name(path), measured_problems(path, limit, config.data.fields)) for path in data]
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
@@ -207,7 +207,7 @@ def evaluate(
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."),
+        typer.Option(metavar="PATH", help="Files, folders or hub:owner/name (default: configured); repeatable."),
     ] = None,
     datasets: Annotated[
         list[str] | None, typer.Option(metavar="NAME,...", help="Test sets of the --data folder (default: data/test).")

@@ -152,9 +152,18 @@ class GenerationConfig(Strict):
 
 class DataConfig(Strict):
     _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
-    train_dataset: InputPath | None = Field(None, description="JSONL file of training problems; null = generated ones.")
-    val_dataset: InputPath | None = Field(None, description="JSONL file of validation problems.")
-    test_dataset: InputPath | None = Field(None, description="JSONL file of test problems.")
+    train_dataset: InputPath | None = Field(
+        None,
+        description="Training problems: .jsonl, .json, .csv, .parquet, .arrow or hub:owner/name[:split]; null = "
+        "generated ones.",
+    )
+    val_dataset: InputPath | None = Field(None, description="Validation problems, in the same forms.")
+    test_dataset: InputPath | None = Field(None, description="Test problems, in the same forms.")
+    fields: Mapping[str, str] = Field(
+        {},
+        description="Where the records of these files have the fields problem, answer, type ...: paths such as "
+        "prompt.0.content; empty: recognised.",
+    )
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3},
         description="Share of each domain in a batch, 0 for those not named; they sum to 1.",

@@ -15,7 +15,7 @@ from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.problems import recognise
+from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
@@ -44,7 +44,9 @@ class GoldReport:
     failures: tuple[Failure, ...]
 
 
-async def check_golds(paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox) -> GoldReport:
+async def check_golds(
+    paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox, fields: Fields = NO_FIELDS
+) -> GoldReport:
     """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind.
 
     Raises ``DataError`` for a missing file.
@@ -54,14 +56,14 @@ async def check_golds(paths: Iterable[Path], dataset: Dataset | None, sandbox: S
     failures: list[Failure] = []
     checks: list[Awaitable[list[Failure]]] = []
     files = [file for path in paths for file in files_in(path)]
-    empty = set(files)
-    for file, place, record in ((one, *found) for one in files for found in read(one)):
+    empty, known = set(files), [(file, Forms(file, fields)) for file in files]
+    for file, forms, place, record in ((one, forms, *found) for one, forms in known for found in read(one)):
         empty.discard(file)
         records += 1
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, record, place)
+            problem, answers = _parsed(dataset, forms, record, place)
         except DataError as error:
             failures.append(Failure(place, str(error)))
         else:
@@ -140,9 +142,11 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     return [Failure(question.id, reason) for reason in reasons]
 
 
-def _parsed(dataset: Dataset | None, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
+def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a record, and replies that must be judged correct."""
-    dataset = dataset or DATASETS.get(recognise(record))
+    if dataset is None:
+        name, record = forms(record)
+        dataset = DATASETS.get(name)
     problem = replace((dataset or custom).parse(record), place=place)
     if dataset:
         return problem, dataset.golds(record)
