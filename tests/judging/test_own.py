@@ -179,12 +179,16 @@ async def test_training_asks_once_for_each_group_and_waits_for_too_many_failures
     assert right is not None and raised is not None and wrong is not None and right > wrong > raised
     assert not any(r.verdict is LATER for r in (*one.rollouts, *two.rollouts))
 
-    paused, runner = list[str](), Says()
+    paused, asked, runner = list[str](), list[list[str]](), Says()
+
+    def mended(completions: list[str]) -> list[bool]:
+        asked.append(completions)
+        return [True] * len(completions)
 
     def on_pause(line: str) -> None:
         paused.append(line)
-        module.picky = lambda completions, **kwargs: [True] * len(completions)
-        judge._function._function = module.picky
+        judge._function._function = mended
+        judge._function._takes_all = False
 
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
     judge = own("picky", together=True)
@@ -193,7 +197,7 @@ async def test_training_asks_once_for_each_group_and_waits_for_too_many_failures
     )
     assert [r.verdict.correct for r in group.rollouts] == [True] * 3
     assert len(paused) == 1 and "67% of the rollouts could not be scored" in paused[0] and "KeyError" in paused[0]
-    assert runner.runs == 5, "what was scored is not run again"
+    assert runner.runs == 5 and asked == [["crash", "crash 2"]], "what was scored is neither run nor judged again"
 
 
 async def test_the_services_use_it_everywhere_and_open_no_judge_model(module: ModuleType) -> None:
