@@ -8,19 +8,18 @@ from typing import Annotated
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.config.sources import SHIPPED
 from llm_as_judge.errors import ConfigError
-
-#: The example, next to the shipped configurations in a wheel.
-_PLACES = (SHIPPED / "own_verdict", SHIPPED.parent / "examples/own_verdict")
 
 
 def init(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder to write; new or empty.")]) -> None:
     """Write a task of your own to FOLDER: configuration, problems, judge and operators."""
+    from llm_as_judge.config.sources import SHIPPED
+
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not an empty folder; name another one")
     try:
-        template = next(filter(Path.is_dir, _PLACES), _PLACES[0])
+        wheel, clone = SHIPPED / "own_verdict", SHIPPED.parent / "examples/own_verdict"
+        template = wheel if wheel.is_dir() else clone
         for file in sorted(file for file in template.iterdir() if file.is_file()):
             folder.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, folder / file.name)
