@@ -130,6 +130,7 @@ def step_metrics(report: StepReport) -> dict[str, float]:
         "accuracy": report.accuracy,
         "valid_rate": report.valid_rate,
         **{f"accuracy/{domain}": share for domain, share in report.domain_accuracy.items()},
+        **({} if math.isnan(report.score) else {"score": report.score}),
     }
     rollout = {
         "executor_tokens": report.executor_tokens,

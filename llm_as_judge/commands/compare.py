@@ -39,7 +39,7 @@ async def run_comparison(
     The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only
     chosen workflows run on ``problems``. Returns the content of the results file.
     """
-    from llm_as_judge.assembly.check import refuse_vacuous
+    from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
     from llm_as_judge.assembly.recording import plan_ledger, policy_results
@@ -56,7 +56,7 @@ async def run_comparison(
     from llm_as_judge.views.terminal import comparison_table
     from llm_as_judge.workflow.shapes import SHAPES, shapes_of, workflow
 
-    problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
+    problems = measured_problems(data, limit, config.data.fields) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     if config.answered_by() and config.generation.engine == "vllm":
         raise ConfigError(
@@ -71,7 +71,7 @@ async def run_comparison(
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
     log = partial(plan_ledger, config, source, problems)
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous([*problems, *training], services.sandbox)
+        await check_before([*problems, *training], services.sandbox, services.official.judge)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
             def advance(done: int) -> None:
@@ -140,7 +140,7 @@ def compare(
     adapter: cli.AdapterOptions,
     data: Annotated[
         Path | None,
-        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
+        typer.Option(metavar="PATH", help="Problems: file, folder or hub:owner/name (default: configured ones)."),
     ] = None,
     limit: cli.Limit = None,
     choose_on: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls, as_tuple
+from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls, as_tuple
 
 DEFAULT_API_KEY = "sk-dummy"
 #: Fields that a request may do without.
@@ -93,7 +93,14 @@ class JudgeConfig(EndpointConfig):
     second_model: str = Field("", description="Model name of a second judge, which must accept too; empty = none.")
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
+    function: FunctionName | None = Field(
+        None,
+        description="Your own verdict instead of mode: package.module:function or file.py:function, which gives each "
+        "answer True, False, None or a number in [0, 1].",
+    )
+    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
+    right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
     @property
     def asks_model(self) -> bool:
-        return self.mode in ("hybrid", "llm")
+        return self.function is None and self.mode in ("hybrid", "llm")

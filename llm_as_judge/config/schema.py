@@ -158,9 +158,18 @@ class GenerationConfig(Strict):
 
 class DataConfig(Strict):
     _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
-    train_dataset: InputPath | None = Field(None, description="JSONL file of training problems; null = generated ones.")
-    val_dataset: InputPath | None = Field(None, description="JSONL file of validation problems.")
-    test_dataset: InputPath | None = Field(None, description="JSONL file of test problems.")
+    train_dataset: InputPath | None = Field(
+        None,
+        description="Training problems: .jsonl, .json, .csv, .parquet, .arrow or hub:owner/name[:split]; null = "
+        "generated ones.",
+    )
+    val_dataset: InputPath | None = Field(None, description="Validation problems, in the same forms.")
+    test_dataset: InputPath | None = Field(None, description="Test problems, in the same forms.")
+    fields: Mapping[str, str] = Field(
+        {},
+        description="Where the records of these files have the fields problem, answer, type ...: paths such as "
+        "prompt.0.content; empty: recognised.",
+    )
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3},
         description="Share of each domain in a batch, 0 for those not named; they sum to 1.",
@@ -254,6 +263,8 @@ class RewardConfig(Strict):
     functions: Annotated[Mapping[str, Float], Input()] = Field(
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
+
+    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of a function, in seconds.")
 
     @field_validator("reward_weights")
     @classmethod

@@ -6,7 +6,7 @@ Each problem is held in memory once, as the line that is written, so memory grow
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
+from llm_as_judge.data.forms import Fields, Forms
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -39,8 +40,8 @@ _encode = msgspec.json.Encoder().encode
 class Job:
     """A request to process raw files.
 
-    ``custom``: users' own files. ``any_split``: if the configured splits have no files, use those that do. ``tell``
-    receives progress messages.
+    ``custom``: users' own files, ``fields`` the paths in their records. ``any_split``: if the configured splits have no
+    files, use those that do. ``tell`` receives progress messages.
     """
 
     mix: Mix
@@ -48,6 +49,7 @@ class Job:
     out: Path
     mode: SplitMode = "plan-c"
     custom: tuple[Path, ...] = ()
+    fields: Fields = field(default_factory=dict)
     any_split: bool = False
     tell: Callable[[str], None] = lambda line: None
 
@@ -154,6 +156,11 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
     return pools
 
 
+def _own(forms: Forms, record: Record) -> Problem:
+    name, record = forms(record)
+    return DATASETS[name].parse(record) if name in DATASETS else custom.parse(record)
+
+
 def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | None:
     """The problem of a record of the ``published`` split; None for those of other splits."""
     return dataset.parse(record) if dataset.split_of and dataset.split_of(record) == published else None
@@ -162,10 +169,12 @@ def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | Non
 def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     """The entries of every pool, users' own by domain (``custom_math``). Raises ``DataError`` with every bad record."""
     entries: dict[str, list[Entry]] = {}
-    faults, seed = Faults(), job.mix.seed
+    faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
         for file in pool.files:
-            for _, problem in parsed(file, pool.parse, faults):
+            parse = partial(_own, Forms(file, job.fields)) if pool.name == "custom" else pool.parse
+            for _, problem in parsed(file, parse, faults):
+                unanswered += not problem.reference.given
                 name = f"custom_{problem.question.domain}" if pool.name == "custom" else pool.name
                 entry = entry_of(problem, seed, _line(custom.to_record(problem)))
                 entries.setdefault(name, []).append(entry)
@@ -174,6 +183,8 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     if not entries:
         raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
     job.tell(f"read {sum(map(len, entries.values())):,} records")
+    if unanswered:
+        job.tell(f"{unanswered:,} of them have no answer: only judge.function can say what is right")
     return entries
 
 

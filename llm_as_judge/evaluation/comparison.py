@@ -71,10 +71,10 @@ def compare(
 
 
 def problem_oracle(matrix: Matrix) -> Row:
-    """The cheapest correct plan of each problem, or the cheapest if none is correct."""
+    """The cheapest correct plan of each problem, or the cheapest of the best score if none is correct."""
 
-    def cost(record: RolloutEvent) -> tuple[bool, bool, int]:
-        return record.correct is None, not record.correct, record.executor_tokens
+    def cost(record: RolloutEvent) -> tuple[bool, bool, float, int]:
+        return record.correct is None, not record.correct, -(record.score or 0.0), record.executor_tokens
 
     best = [[min(records.values(), key=cost)] for records in matrix.problems]
     return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.domains, "any"))

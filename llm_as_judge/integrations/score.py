@@ -25,7 +25,8 @@ from llm_as_judge.data.benchmarks.custom import parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.background import Background, shared
 from llm_as_judge.rl.rollout import RolloutParts, roll_out, run_attempt, to_repair
-from llm_as_judge.types import Attempt, Completion, Group, Problem, Rollout
+from llm_as_judge.rl.together import completed
+from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
 #: Column of a row with the whole problem, as JSON in the project's own format.
 RECORD = "record"
@@ -139,7 +140,4 @@ class _Services:
     ) -> Rollout:
         async with self._limit:
             rollout = await roll_out(problem, completion, self._parts, seed, attempts)
-        if self._parts.extra is None:
-            return rollout
-        (group,) = await self._parts.extra.add([Group(problem, (rollout,))])
-        return group.rollouts[0]
+        return (await completed({(0, 0): rollout}, self._parts))[0, 0]

@@ -84,6 +84,9 @@ def step_report(
         reward_mean=_mean(rewards),
         reward_std=statistics.pstdev(rewards) if rewards else math.nan,
         accuracy=_mean([r.verdict.correct is True for r in scored]),
+        score=_mean([r.verdict.worth for r in scored])
+        if any(r.verdict.score is not None for r in scored)
+        else math.nan,
         valid_rate=_mean([r.valid for r in rollouts if r.execution.outcome != "fault"]),
         domain_accuracy={
             d: _mean([r.verdict.correct is True for r in scored if r.problem.question.domain == d]) for d in domains
@@ -154,6 +157,7 @@ def rollout_event(
         tier=verdict.tier,
         reason=verdict.reason,
         scores=verdict.scores if scores is None else scores,
+        score=verdict.score,
         judged=verdict.exchanges,
         reward=rollout.reward.total,
         terms=rollout.reward.terms,

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.own import AnyJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
+from llm_as_judge.rl.together import completed
 from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -71,7 +72,7 @@ class RolloutParts:
     """
 
     runner: WorkflowRunner  # gets the question, never the reference
-    judge: Judge
+    judge: AnyJudge
     reward: RewardLike
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
@@ -155,6 +156,7 @@ class Collector:
         self._completions: dict[Place, Completion] = {}
         self._attempts: dict[Place, tuple[Attempt, ...]] = {}
         self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
+        self._completed: dict[Place, Rollout] = {}
 
     def start(self, place: int, member: int, completion: Completion, attempts: Sequence[Attempt] = ()) -> None:
         """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before.
@@ -208,8 +210,7 @@ class Collector:
         members: list[list[Rollout]] = [[] for _ in self._problems]
         for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
-        groups = [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
-        return groups if parts.extra is None else await parts.extra.add(groups)
+        return [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
 
     async def aclose(self) -> None:
         for task in self._tasks.values():
@@ -217,7 +218,15 @@ class Collector:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _rollouts(self) -> dict[Place, Rollout]:
-        return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
+        """All rollouts, with what is done for whole groups; a repair never sees that."""
+        ended = {key: one for key, one in (await self._done()).items() if isinstance(one, Rollout)}
+        try:
+            new = {key: rollout for key, rollout in ended.items() if key not in self._completed}
+            self._completed |= await completed(new, self._parts)
+        except BaseException:
+            await self.aclose()
+            raise
+        return {key: self._completed[key] for key in ended}
 
     async def _done(self) -> dict[Place, Rollout | Attempt]:
         keys = sorted(self._tasks)
@@ -228,6 +237,7 @@ class Collector:
             raise
 
     def _run(self, place: int, member: int) -> None:
+        self._completed.pop((place, member), None)
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
@@ -327,7 +337,7 @@ async def conclude(
         verdict = Verdict(False, "none", reason=execution.outcome)
     else:
         try:
-            verdict = await parts.judge.verdict(problem, execution.answer, execution.cut_off)
+            verdict = await verdict_of(parts.judge, problem, execution, last.workflow)
         except InfrastructureError as error:
             verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
     masked = _cut_off(completion, parts) and parts.truncated == "mask"

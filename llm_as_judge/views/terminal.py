@@ -1,7 +1,7 @@
 """Terminal output of a run: a progress bar with the time left, one line per step, and the final tables."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -133,9 +133,10 @@ def step_line(report: "StepReport", total: int) -> str:
     if report.abstained:
         low, high = report.between
         right = f"{100 * low:.0f}-{100 * high:.0f}%, {100 * report.abstained:.0f}% left open by the judge"
+    score = "" if math.isnan(report.score) else f"score {report.score:.2f}  "
     return (
         f"step {report.step:{len(str(total))}d}/{total}  reward {report.reward_mean:5.2f}  "
-        f"right {right} ({domains})  valid {percent(report.valid_rate):>3}%{first}  "
+        f"right {right} ({domains})  {score}valid {percent(report.valid_rate):>3}%{first}  "
         f"tokens {report.executor_tokens:3.0f}  "
         f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
     )
@@ -153,12 +154,23 @@ def validation_line(step: int, summary: "Summary") -> str:
 def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
-    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens")
+    further = _further(lines.values())
+    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens", *further)
     for name, line in lines.items():
         cells = [interval(line.domains.get(d)) for d in DOMAINS]
-        valid = getattr(line, "valid_rate", None)
-        table.add_row(name, interval(line.overall), *cells, interval(valid), f"{line.tokens:.0f}")
+        cells += [interval(getattr(line, "valid_rate", None)), f"{line.tokens:.0f}"]
+        table.add_row(name, interval(line.overall), *cells, *(cell(line) for cell in further.values()))
     return table
+
+
+def _further(lines: "Iterable[Summary | Row]") -> "dict[str, Callable[[Summary | Row], str]]":
+    """Columns for scores between 0 and 1, and for problems without a verdict, where there are any."""
+    lines, columns = list(lines), dict[str, Callable[["Summary | Row"], str]]()
+    if any(line.score is not None for line in lines):
+        columns["mean score"] = lambda line: interval(line.score)
+    if any(line.overall.unscored for line in lines):
+        columns["unscored"] = lambda line: str(line.overall.unscored)
+    return columns
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -175,15 +187,17 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
     """The table of ``compare``: accuracies in percent, intervals in brackets."""
     domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
     policy = next(one.row.name for one in compared if one.difference is None)
+    further = _further(one.row for one in compared)
     rows = []
     for row, difference in ((one.row, one.difference) for one in compared):
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
         points = "" if difference is None else signed(difference, 100, 1)
         costs = f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}"
-        rows.append((row.name, *estimates, *costs, percent(row.ran.value), percent(row.idle), points))
+        shown = percent(row.ran.value), percent(row.idle), *(cell(row) for cell in further.values())
+        rows.append((row.name, *estimates, *costs, *shown, points))
     names = (
         "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "ran to an answer %", "no operator %",
-        f"{policy} minus this, points",
+        *further, f"{policy} minus this, points",
     )  # fmt: skip
     datasets = list(dict.fromkeys(name for one in compared for name in one.row.datasets))
     if len(datasets) <= len(domains):

@@ -1,9 +1,10 @@
 """The project's own format, for mixed files and users' own problems: one flat record per problem.
 
-``problem``; ``answer``: text, number or a list of them; ``type``: math, code or qa; optional ``context``, ``id``,
-``dataset``, ``unanswerable``. Code has ``tests``: source or a list of asserts, and may have ``entry_point``,
-``public_tests`` and ``prelude``. ``SPELLINGS`` has other names that are read; the first one present is used. If the
-answer is the letter of an option, the options are shown with the question. Other fields are ignored.
+``problem``; ``answer``: text, number or a list of them, which only ``judge.function`` can do without; ``type``: math,
+code or qa; optional ``context``, ``id``, ``dataset``, ``unanswerable``. Code has ``tests`` (text or a list of asserts)
+and may have ``entry_point``, ``public_tests`` and ``prelude``. ``SPELLINGS`` has other names that are read; the first
+one present is used. If the answer is the letter of an option, the options are shown with the question. Other fields are
+ignored.
 """
 
 import math
@@ -11,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from llm_as_judge.answers.code import is_name
 from llm_as_judge.data.code_tests import check_tests, tested_function
 from llm_as_judge.data.record import Record, choice_problem, content_id, short
 from llm_as_judge.errors import DataError
@@ -73,10 +75,11 @@ def parse(record: Record) -> Problem:
 def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
     """The function's name, the public tests, and the reference with the hidden tests."""
     tests, public, prelude = "\n".join(_lines(named, "tests")), _lines(named, "public_tests"), _text(named, "prelude")
-    if not tests:
+    if not tests and ({"answer", "tests"} & named.keys() or not is_name(_text(named, "entry_point"))):
         raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
     entry_point = _text(named, "entry_point") or tested_function(tests)
-    check_tests(tests, entry_point, prelude, public)
+    if tests:
+        check_tests(tests, entry_point, prelude, public)
     return entry_point, public, Reference(tests=tests, prelude=prelude)
 
 
@@ -84,7 +87,7 @@ def _answered(named: Mapping[str, Any]) -> Reference:
     answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
     if not isinstance(unanswerable, bool):
         raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
-    if unanswerable == bool(answers):
+    if unanswerable and answers:
         raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
     return Reference(answers, unanswerable=unanswerable)
 
@@ -145,11 +148,11 @@ def to_record(problem: Problem) -> dict[str, Any]:
     if question.domain == "code":
         record["entry_point"] = question.entry_point
         record["public_tests"] = list(question.public_tests)
-        record["tests"] = reference.tests
+        record |= {"tests": reference.tests} if reference.tests else {}
         record["prelude"] = reference.prelude
     elif reference.unanswerable:
         record["unanswerable"] = True
-    else:
+    elif reference.answers:
         # a list means that each of several answers is right
         record["answer"] = reference.answers[0] if len(reference.answers) == 1 else list(reference.answers)
     return record
