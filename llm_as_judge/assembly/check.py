@@ -11,11 +11,10 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms
+from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms, parse
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
@@ -160,9 +159,8 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
 def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a record, and replies that must be judged correct."""
     if dataset is None:
-        name, record = forms(record)
-        dataset = DATASETS.get(name)
-    problem = replace((dataset or custom).parse(record), place=place)
+        dataset, record = forms(record)
+    problem = replace((dataset.parse if dataset else parse)(record), place=place)
     if dataset:
         return problem, dataset.golds(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

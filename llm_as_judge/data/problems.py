@@ -14,11 +14,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.data.benchmarks import custom
-from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms
+from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -42,11 +41,11 @@ def read_problems(path: Path, fields: Fields = NO_FIELDS) -> list[Problem]:
     variants: dict[str, set[str]] = {}
 
     def parse(forms: Forms, record: Record) -> Problem:
-        name, record = forms(record)
-        if not (dataset := DATASETS.get(name)):
-            return custom.parse(record)
+        dataset, record = forms(record)
+        if not dataset:
+            return parse_own(record)
         problem, variant = dataset.parse(record), dataset.variant(record)
-        variants.setdefault(name, set()).add(variant)
+        variants.setdefault(problem.question.dataset, set()).add(variant)
         return replace(problem, benchmark=variant)
 
     problems: list[Problem] = []

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
-from llm_as_judge.data.forms import Fields, Forms
+from llm_as_judge.data.forms import Fields, Forms, to_record
+from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -150,15 +150,10 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
         raise DataError("\n".join(missing))
     if job.custom:
         own = [file for path in job.custom for file in files_in(path)]
-        pools.append(_Pool("custom", own, custom.parse))
+        pools.append(_Pool("custom", own, parse_own))
     if not pools:
         raise ConfigError("there is nothing to process: name --datasets or --custom FILE")
     return pools
-
-
-def _own(forms: Forms, record: Record) -> Problem:
-    name, record = forms(record)
-    return DATASETS[name].parse(record) if name in DATASETS else custom.parse(record)
 
 
 def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | None:
@@ -172,11 +167,11 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
         for file in pool.files:
-            parse = partial(_own, Forms(file, job.fields)) if pool.name == "custom" else pool.parse
+            parse = Forms(file, job.fields).parse if pool.name == "custom" else pool.parse
             for _, problem in parsed(file, parse, faults):
                 unanswered += not problem.reference.given
                 name = f"custom_{problem.question.domain}" if pool.name == "custom" else pool.name
-                entry = entry_of(problem, seed, _line(custom.to_record(problem)))
+                entry = entry_of(problem, seed, _line(to_record(problem)))
                 entries.setdefault(name, []).append(entry)
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")

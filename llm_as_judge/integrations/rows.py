@@ -15,7 +15,7 @@ from llm_as_judge.assembly.check import check_before
 from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
-from llm_as_judge.data.benchmarks.custom import to_record
+from llm_as_judge.data.forms import to_record
 from llm_as_judge.data.problems import spread
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.judging.judge import RULES_ONLY, Judge

@@ -21,11 +21,10 @@ import msgspec
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.data.benchmarks.custom import parse
+from llm_as_judge.data.forms import parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.background import Background, shared
-from llm_as_judge.rl.rollout import RolloutParts, roll_out, run_attempt, to_repair
-from llm_as_judge.rl.together import completed
+from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair
 from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
 #: Column of a row with the whole problem, as JSON in the project's own format.

@@ -14,10 +14,10 @@ from typing import Any
 
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.rewards.functions import Failed, OwnFunction
-from llm_as_judge.types import Execution, Problem, Question, Reference, Verdict
+from llm_as_judge.rewards.functions import Failed, OwnFunction, question_columns
+from llm_as_judge.types import Execution, Problem, Verdict
 
-#: Stands for the verdict on an answer that is judged with its group (``rl.together``).
+#: Stands for the verdict on an answer that is judged with its group (``rl.rollout``).
 LATER = Verdict(None, "none", "not yet judged: it waits for its group")
 
 
@@ -30,8 +30,8 @@ class OwnJudge:
 
     def __init__(self, config: JudgeConfig, official: Judge | None = None, *, together: bool = False) -> None:
         assert config.function is not None
-        columns, limits = _columns(Problem(Question("", "", "qa"), Reference()), ()), (0.0, 1.0)
-        self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, limits)
+        columns = (*question_columns(()), "completions", "workflows")
+        self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, (0.0, 1.0))
         self._right_at, self._official, self.together = config.right_at, official, together
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
@@ -82,14 +82,6 @@ async def verdict_of(judge: AnyJudge, problem: Problem, execution: Execution, wo
 
 
 def _columns(problem: Problem, answers: Sequence[tuple[str | None, str]]) -> dict[str, list[Any]]:
-    """All arguments; ``ground_truth`` as for ``reward.functions``, None also for a problem without an answer."""
-    question, size = problem.question, len(answers)
-    return {
-        "prompts": [question.statement] * size,
-        "completions": [answer for answer, _ in answers],
-        "workflows": [code for _, code in answers],
-        "ground_truth": [problem.reference.first] * size,
-        "id": [question.id] * size,
-        "domain": [question.domain] * size,
-        "dataset": [question.dataset] * size,
-    }
+    """All arguments."""
+    said = {"completions": [answer for answer, _ in answers], "workflows": [code for _, code in answers]}
+    return {**question_columns([problem] * len(answers)), **said}

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from llm_as_judge.config.schema import RewardConfig
-from llm_as_judge.rewards.functions import Failed, OwnFunction
+from llm_as_judge.rewards.functions import Failed, OwnFunction, question_columns
 from llm_as_judge.types import Reward, Rollout
 
 logger = logging.getLogger(__name__)
@@ -77,16 +77,11 @@ class CustomRewards:
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
-    """All arguments. ``ground_truth``: first reference answer, hidden tests, or None for an unanswerable question."""
-    questions = [r.problem.question for r in rollouts]
+    """All arguments."""
     return {
-        "prompts": [q.statement for q in questions],
+        **question_columns([r.problem for r in rollouts]),
         "completions": [r.completion.text for r in rollouts],
         "completion_ids": [list(r.completion.token_ids) for r in rollouts],
-        "ground_truth": [r.problem.reference.first for r in rollouts],
-        "id": [q.id for q in questions],
-        "domain": [q.domain for q in questions],
-        "dataset": [q.dataset for q in questions],
         "outcome": [r.execution.outcome for r in rollouts],
         "answer": [r.execution.answer for r in rollouts],
         "correct": [r.verdict.correct for r in rollouts],

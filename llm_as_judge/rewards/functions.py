@@ -10,9 +10,10 @@ import asyncio
 import inspect
 import logging
 import math
+import sys
 import threading
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache, partial
@@ -21,6 +22,7 @@ from typing import Any, cast
 
 from llm_as_judge.config.registry import lookup
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,19 @@ logger = logging.getLogger(__name__)
 _TRIES = 3
 _LONGEST = 300  # characters of an exception
 Columns = Mapping[str, Sequence[Any]]
+
+
+def question_columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
+    """The arguments that every function may ask for.
+
+    ``ground_truth``: first reference answer, hidden tests, or None where there is neither.
+    """
+    questions = [problem.question for problem in problems]
+    return {
+        "prompts": [q.statement for q in questions],
+        "ground_truth": [problem.reference.first for problem in problems],
+        **{name: [getattr(q, name) for q in questions] for name in ("id", "domain", "dataset")},
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +85,8 @@ class OwnFunction:
             )
         self._takes_all = any(p.kind is p.VAR_KEYWORD for p in parameters)
         self._named = {p.name for p in parameters}
-        self._concurrent = inspect.iscoroutinefunction(function)
-        self._one_at_a_time, self._warned = asyncio.Lock(), set[str]()
+        self._places = asyncio.Semaphore(sys.maxsize if inspect.iscoroutinefunction(function) else 1)
+        self._warned = set[str]()
 
     async def values(self, columns: Columns) -> list[float | Failed | None]:
         """A value for each item. If the function raises, each item is asked for alone, so that one spoils no other.
@@ -100,15 +115,15 @@ class OwnFunction:
 
     async def _called(self, columns: Columns) -> Sequence[float | None] | Failed:
         passed = {name: list(c) for name, c in columns.items() if self._takes_all or name in self._named}
-        work = partial(self._function, **passed)
-        try:
-            if self._concurrent:
-                result, error = await _beside(work, self._timeout_s)
-            else:
-                async with self._one_at_a_time:
-                    result, error = await _beside(work, self._timeout_s)
-        except asyncio.TimeoutError:
+        async with self._places:
+            call = asyncio.wrap_future(_started(partial(self._function, **passed), self._timeout_s))
+            try:
+                await asyncio.wait([call], timeout=self._timeout_s)
+            finally:
+                call.cancel()  # no effect on a result that is there
+        if call.cancelled():
             return self._failed(f"{self._at} took longer than {self._timeout_s:g} s, its time limit", timed_out=True)
+        result, error = call.result()
         if error is not None:
             frames = traceback.extract_tb(error.__traceback__)
             said = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
@@ -137,37 +152,27 @@ class OwnFunction:
         return [None if value is None else float(value) for value in values]
 
 
-async def _beside(work: Callable[[], Any], timeout_s: float) -> tuple[Any, BaseException | None]:
-    """The result of ``work``, awaited if it can be, or what it raised. Raises ``asyncio.TimeoutError``.
+def _started(work: Callable[[], Any], timeout_s: float) -> Future[tuple[Any, BaseException | None]]:
+    """The result of ``work``, awaited if it can be, or what it raised.
 
     The thread is a daemon: one that never ends does not keep the process from ending.
     """
     outcome: Future[tuple[Any, BaseException | None]] = Future()
-    awaited: list[Future[Any]] = []
+    outcome.set_running_or_notify_cancel()
 
     def run() -> None:
-        if not outcome.set_running_or_notify_cancel():
-            return
         try:
             result = work()
-            if inspect.isawaitable(result):
-                awaited.append(asyncio.run_coroutine_threadsafe(_value(result), _own_loop()))
-                result = awaited[0].result()
+            if inspect.isawaitable(result):  # ended soon after nobody waits for it
+                limited = asyncio.wait_for(result, timeout_s + 1)
+                result = asyncio.run_coroutine_threadsafe(limited, _own_loop()).result()
         except BaseException as error:  # the user's own code may raise anything
             outcome.set_result((None, error))
         else:
             outcome.set_result((result, None))
 
     threading.Thread(target=run, daemon=True, name="own function").start()
-    try:
-        return await asyncio.wait_for(asyncio.wrap_future(outcome), timeout_s)
-    finally:
-        for task in awaited:
-            task.cancel()
-
-
-async def _value(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
+    return outcome
 
 
 @cache

@@ -10,16 +10,15 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.judging.own import AnyJudge, verdict_of
+from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
-from llm_as_judge.rl.together import completed
 from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -218,20 +217,19 @@ class Collector:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _rollouts(self) -> dict[Place, Rollout]:
-        """All rollouts, with what is done for whole groups; a repair never sees that."""
-        ended = {key: one for key, one in (await self._done()).items() if isinstance(one, Rollout)}
-        try:
-            new = {key: rollout for key, rollout in ended.items() if key not in self._completed}
-            self._completed |= await completed(new, self._parts)
-        except BaseException:
-            await self.aclose()
-            raise
-        return {key: self._completed[key] for key in ended}
+        return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
 
     async def _done(self) -> dict[Place, Rollout | Attempt]:
+        """How all ended; once no repair is to come, with what is done for whole groups."""
         keys = sorted(self._tasks)
         try:
-            return dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
+            ended = dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
+            rollouts = {key: one for key, one in ended.items() if isinstance(one, Rollout)}
+            if len(rollouts) < len(ended):
+                return ended
+            new = {key: one for key, one in rollouts.items() if key not in self._completed}
+            self._completed |= await completed(new, self._parts)
+            return {key: self._completed[key] for key in keys}
         except BaseException:
             await self.aclose()
             raise
@@ -340,10 +338,32 @@ async def conclude(
             verdict = await verdict_of(parts.judge, problem, execution, last.workflow)
         except InfrastructureError as error:
             verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
-    masked = _cut_off(completion, parts) and parts.truncated == "mask"
-    earlier = [attempt.execution for attempt in attempts]
-    reward = Reward(None) if masked else parts.reward(problem, completion, execution, verdict, earlier)
-    return Rollout(problem, completion, last.workflow, execution, verdict, reward, attempts)
+    return _rewarded(Rollout(problem, completion, last.workflow, execution, verdict, Reward(None), attempts), parts)
+
+
+def _rewarded(rollout: Rollout, parts: RolloutParts) -> Rollout:
+    if _cut_off(rollout.completion, parts) and parts.truncated == "mask":
+        return rollout
+    *earlier, last = rollout.executions
+    reward = parts.reward(rollout.problem, rollout.completion, last, rollout.verdict, earlier)
+    return replace(rollout, reward=reward)
+
+
+async def completed(rollouts: Mapping[Place, Rollout], parts: RolloutParts) -> dict[Place, Rollout]:
+    """``rollouts`` with the verdicts that wait for their group, and with ``parts.extra``."""
+    done, waiting = dict(rollouts), dict[int, list[Place]]()
+    for key, rollout in rollouts.items():
+        if rollout.verdict is LATER:
+            waiting.setdefault(key[0], []).append(key)
+
+    async def judge(keys: Sequence[Place]) -> None:
+        assert isinstance(parts.judge, OwnJudge)
+        answers = [(done[key].execution.answer, done[key].workflow) for key in keys]
+        for key, verdict in zip(keys, await parts.judge.verdicts(done[keys[0]].problem, answers), strict=True):
+            done[key] = _rewarded(replace(done[key], verdict=verdict), parts)
+
+    await asyncio.gather(*map(judge, waiting.values()))
+    return dict(zip(done, await parts.extra.add([*done.values()]), strict=True)) if parts.extra else done
 
 
 def _workflow(completion: Completion) -> str:

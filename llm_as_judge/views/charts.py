@@ -109,7 +109,7 @@ class Plot:
 
 def plots(story: Story) -> Iterator[Plot]:
     """Plots of a run's report, without those that the run has no figures for."""
-    steps = story.steps
+    steps = story.log.steps
 
     def each(*kinds: str) -> dict[str, list[float]]:
         return {kind.replace("_", " "): [getattr(step, kind) for step in steps] for kind in kinds}
@@ -135,7 +135,7 @@ def plots(story: Story) -> Iterator[Plot]:
     with _pyplot().rc_context(_STYLE):
         for heading, (note, lines) in curves.items():
             if lines:
-                yield Plot(heading, note, _curves(steps, lines, story.evals if heading == "Accuracy" else ()))
+                yield Plot(heading, note, _curves(steps, lines, story.log.evals if heading == "Accuracy" else ()))
         domains = [domain for domain in DOMAINS if domain in story.before or domain in story.after]
         if domains:
             note = f"Share of a domain's rollouts in the first (grey) and last {ENDS:.0%} of the steps."

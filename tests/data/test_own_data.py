@@ -15,7 +15,7 @@ from helpers.samples import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data import forms
 from llm_as_judge.data.problems import measured_problems, read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
@@ -193,7 +193,7 @@ def test_no_content_of_a_file_ends_in_a_traceback(
         assert str(path) in str(error)
         return
     for problem in problems:  # accepted problems can be written, asked and judged
-        assert custom.parse(json.loads(json.dumps(custom.to_record(problem)))) == problem
+        assert forms.parse(json.loads(json.dumps(forms.to_record(problem)))) == problem
         problem.question.statement.encode()
 
 

@@ -258,7 +258,7 @@ async def test_own_functions_are_terms_by_name_that_cannot_lift_a_wrong_answer(f
 
 async def test_a_function_that_cannot_be_used_or_returns_nonsense_is_refused(file: Path) -> None:
     for name, message in (
-        (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, completions, completion_ids"),
+        (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, ground_truth, id"),
         (f"{file}:positional", "asks for completions; parameters are passed by name"),
         (f"{file}:number", "not a function"), (f"{file}:missing", "has no 'missing'"),
         ("nowhere.py:f", "no file nowhere.py"), ("no_such_module:f", "cannot import"),
