@@ -175,10 +175,8 @@ class Execution:
     def cut_off(self) -> bool:
         """Whether the answer is the end of a reply cut off at its token limit, and not of a complete reply."""
         answer = (self.answer or "").strip()
-        ends = [
-            e.finish_reason == "length" for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)
-        ]
-        return bool(answer) and bool(ends) and all(ends)
+        replies = [e for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)]
+        return bool(answer) and bool(replies) and all(e.finish_reason == "length" for e in replies)
 
     @property
     def tokens(self) -> int:

@@ -91,10 +91,8 @@ async def open_services(
 async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
     """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
     async with open_clients(config, ROLES[1:]) as clients:
-        if config.judge.function:
-            yield OwnJudge(config.judge)
-        else:
-            yield Judge(config.judge, clients.get("judge"), second=clients.get("second_judge"))
+        judge, second = clients.get("judge"), clients.get("second_judge")
+        yield OwnJudge(config.judge) if config.judge.function else Judge(config.judge, judge, second=second)
 
 
 @asynccontextmanager

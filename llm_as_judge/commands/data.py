@@ -196,9 +196,8 @@ def inspect(
     """Show counts, lengths and examples of problems."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
 
-    result = (
-        {"sides": {file.name: inspect_file(file, examples, _fields(fields))}} if file else inspect_folder(out, examples)
-    )
+    own = {file.name: inspect_file(file, examples, _fields(fields))} if file else {}
+    result = {"sides": own} if own else inspect_folder(out, examples)
     if as_json:
         cli.print_json(result)
     else:

@@ -218,8 +218,7 @@ def evaluate(
 
     import asyncio
 
-    from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
-    from llm_as_judge.views.terminal import TerminalProgress
+    from llm_as_judge.views.terminal import TerminalProgress, summary_tables, troubles, usage_table
 
     console = cli.make_console(as_json)
     if data:

@@ -49,9 +49,7 @@ class EndpointConfig(ServerConfig):
     )
     more_urls: Urls = Field((), description="Further addresses of the model; the least busy one is used.")
     model: str = Field(
-        "nano-executor",
-        min_length=1,
-        description="Model name at the service; if local: policy (its base weights), a folder, GGUF file or hub id.",
+        "nano-executor", min_length=1, description="Model at the service; local: policy, a folder, GGUF file or hub id."
     )
     temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
@@ -60,7 +58,7 @@ class EndpointConfig(ServerConfig):
     price_per_million_input: Float = Field(0.0, ge=0, description="Price per million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price per million completion tokens.")
     reasoning_effort: str = Field(
-        "", pattern=r"^[a-z]*$", description="Reasoning effort (low, high ...); empty = not sent."
+        "", pattern=r"^[a-z]*$", description="Reasoning effort, such as low; empty = not sent."
     )
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
@@ -94,9 +92,7 @@ class JudgeConfig(EndpointConfig):
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
     function: FunctionName | None = Field(
-        None,
-        description="Your own verdict instead of mode: package.module:function or file.py:function, which gives each "
-        "answer True, False, None or a number in [0, 1].",
+        None, description="Your own verdict instead of mode: package.module:function or file.py:function."
     )
     function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")

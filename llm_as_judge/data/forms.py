@@ -240,10 +240,7 @@ def parse(record: Record) -> Problem:
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     name = content_id(dataset, text, context) if id_ == "" else str(id_)
-    question = Question(
-        name, text, domain, context=context, entry_point=entry_point, public_tests=public, dataset=dataset
-    )
-    return Problem(question, reference)
+    return Problem(Question(name, text, domain, context, entry_point, public, dataset), reference)
 
 
 def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:

@@ -141,9 +141,8 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
             if job.mode == "official" and dataset.split_of:
                 parse, splits = partial(_of_split, dataset, splits[0]), list(source.splits)
             try:
-                pools.append(
-                    _Pool(pool, [f for split in splits for f in raw_files(job.raw, name, source, split)], parse)
-                )
+                files = [file for split in splits for file in raw_files(job.raw, name, source, split)]
+                pools.append(_Pool(pool, files, parse))
             except DataError as error:
                 missing.append(str(error))
     if missing:

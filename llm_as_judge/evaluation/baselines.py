@@ -97,9 +97,8 @@ class Matrix:
         def worth(plan: str, of: str) -> tuple[float, float, float]:
             found = row(plan, [[r] for r in self.evaluations[plan] if group(r) == of])
             right, tokens = found.overall.value, found.tokens
-            return (
-                (-1.0, 0.0, 0.0) if math.isnan(right) else (right, found.score.value if found.score else 0.0, -tokens)
-            )
+            score = found.score.value if found.score else 0.0
+            return (-1.0, 0.0, 0.0) if math.isnan(right) else (right, score, -tokens)
 
         groups = dict.fromkeys(group(record) for records in self.problems for record in records.values())
         return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in groups}

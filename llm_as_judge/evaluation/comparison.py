@@ -80,9 +80,8 @@ def compare(
         made = [*further, *known, random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
         made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
-    return [
-        Compared(one, None if one is policy else paired_difference(policy.by_problem, one.by_problem)) for one in made
-    ]
+    own = policy.by_problem
+    return [Compared(one, None if one is policy else paired_difference(own, one.by_problem)) for one in made]
 
 
 def problem_oracle(matrix: Matrix) -> Row:

@@ -11,6 +11,7 @@ from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean
 from llm_as_judge.evaluation.official import mean_score, official, share
 from llm_as_judge.events import RolloutEvent
+from llm_as_judge.files import picked
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.shapes import name_of
 
@@ -49,16 +50,9 @@ class Summary:
             "problems": self.overall.n,
             "unscored": sum(self.unscored.values()),
             "unscored_reasons": self.unscored,
-            "abstained": self.abstained,
-            "between": self.between,
-            "outcomes": self.outcomes,
-            "invalid": self.invalid,
-            "shapes": self.shapes,
             "without_operators": self.idle,
             "executor_tokens": self.tokens,
-            "seconds": self.seconds,
-            "cost": self.cost,
-            "repaired": self.repaired,
+            **picked(self, "abstained between outcomes invalid shapes seconds cost repaired"),
             "first_attempt": self.first and _outline(self.first),
         }
 

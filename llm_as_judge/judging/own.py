@@ -83,5 +83,5 @@ async def verdict_of(judge: AnyJudge, problem: Problem, execution: Execution, wo
 
 def _columns(problem: Problem, answers: Sequence[tuple[str | None, str]]) -> dict[str, list[Any]]:
     """All arguments."""
-    said = {"completions": [answer for answer, _ in answers], "workflows": [code for _, code in answers]}
-    return {**question_columns([problem] * len(answers)), **said}
+    shared = question_columns([problem] * len(answers))
+    return {**shared, "completions": [answer for answer, _ in answers], "workflows": [code for _, code in answers]}

@@ -69,9 +69,8 @@ class CustomRewards:
         added = sum(self.functions[name][1] * value for name, value in terms.items())
         if abs(added) > self.limit:
             asked, added = added, math.copysign(self.limit, added)
-            logger.warning(
-                "reward.functions add %.3g to %s: limited to %.3g", asked, rollout.problem.question.id, added
-            )
+            name = rollout.problem.question.id
+            logger.warning("reward.functions add %.3g to %s: limited to %.3g", asked, name, added)
         assert rollout.reward.total is not None
         return replace(rollout, reward=Reward(rollout.reward.total + added, {**rollout.reward.terms, **terms}))
 

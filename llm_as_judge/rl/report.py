@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
+from llm_as_judge.files import picked
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
@@ -143,21 +144,14 @@ def rollout_event(
         finish_reason=completion.finish_reason,
         shape=execution.shape,
         lint=[finding.code for finding in execution.findings],
-        outcome=execution.outcome,
-        error=execution.error,
-        answer=execution.answer,
+        **picked(execution, "outcome error answer calls"),
         operators=[call.name for call in execution.calls],
-        calls=execution.calls,
         attempts=rollout.attempts,
         seconds=sum(run.seconds for run in rollout.executions),
         executor_tokens=rollout.tokens,
         cost=sum(run.cost for run in rollout.executions),
-        correct=verdict.correct,
-        abstained=verdict.abstained,
-        tier=verdict.tier,
-        reason=verdict.reason,
+        **picked(verdict, "correct abstained tier reason score"),
         scores=verdict.scores if scores is None else scores,
-        score=verdict.score,
         judged=verdict.exchanges,
         reward=rollout.reward.total,
         terms=rollout.reward.terms,

@@ -193,9 +193,8 @@ class Collector:
             if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
             reasons = Counter(rollouts[key].verdict.reason or rollouts[key].execution.error for key in unscored)
-            cause = (
-                f"{share:.0%} of the rollouts could not be scored, most often because: {reasons.most_common(1)[0][0]}"
-            )
+            [(most, _)] = reasons.most_common(1)
+            cause = f"{share:.0%} of the rollouts could not be scored, most often because: {most}"
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(
                     f"{cause}; waited {parts.patience_s:.0f} s. Fix the cause and continue with --resume"

@@ -87,9 +87,8 @@ def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Row]", path
         x, y, low, high = row.tokens, 100 * share.value, 100 * share.low, 100 * share.high
         colour = "#999999" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
         face, label = ("white", f"{row.name}, a bound") if one.bound else (colour, row.name)
-        axes.errorbar(
-            x, y, [[y - low], [high - y]], fmt="o", color=colour, elinewidth=1, mfc=face, label=f"{number}  {label}"
-        )
+        named = f"{number}  {label}"
+        axes.errorbar(x, y, [[y - low], [high - y]], fmt="o", color=colour, elinewidth=1, mfc=face, label=named)
         axes.annotate(str(number), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=9)
     if best:
         tokens, shares = [row.tokens for row in best], [100 * row.overall.value for row in best]

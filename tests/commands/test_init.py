@@ -16,7 +16,7 @@ from llm_as_judge.rewards.custom import load_rewards
 EXAMPLE = ROOT / "examples/own_verdict"
 
 
-def test_init_writes_the_example_which_trains_at_once(
+def test_init_writes_what_trains_at_once(
     here: Path, cli: CommandLine, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = cli("init", "my task")
@@ -35,9 +35,7 @@ def test_init_writes_the_example_which_trains_at_once(
     assert Path("checkpoints/nano/own_verdict/step_1/adapter_model.safetensors").exists()
 
 
-def test_what_the_example_offers_in_comments_works(
-    here: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_example_has_in_comments_works(here: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("init", "task")
     commented = Path("task/config.yaml").read_text(encoding="utf-8")
     for line in ("operators: [", "functions: {"):

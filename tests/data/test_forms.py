@@ -119,9 +119,7 @@ def test_binary_columns_and_damaged_files_are_refused_with_file_and_record(here:
         assert refused(here / name).startswith(f"{here / name}:record 1: ")
 
 
-def test_the_hub_needs_a_network_and_its_cached_files_are_read_like_any(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hub_needs_a_network_and_its_files_are_read_like_any(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
     for name in ("hub:owner", "hub:owner/name:train:1", "hub:a/b/c/d"):
         assert "write hub:owner/name" in refused(Path(name))

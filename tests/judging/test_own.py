@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -57,9 +57,6 @@ def one(completions):
 
 def high(completions):
     return [7.5] * len(completions)
-
-def needs(completions, solution):
-    return []
 
 seen = {}
 
@@ -124,9 +121,7 @@ async def test_none_and_exceptions_leave_only_their_answer_open(module: ModuleTy
 
 
 async def test_functions_that_cannot_be_used_are_refused_with_value_and_cure(module: ModuleType) -> None:
-    with pytest.raises(ConfigError, match=r"'own_verdicts:needs' asks for solution; .* prompts, .*, completions"):
-        own("needs")
-    with pytest.raises(ConfigError, match="has no 'lenght'; did you mean 'length'"):
+    with pytest.raises(ConfigError, match=r"judge.function .*has no 'lenght'; did you mean 'length'"):
         own("lenght")
     for name, message in (
         ("broken", "name 'undefined' is not defined .* raised in 3 of 3 calls"),
@@ -138,9 +133,7 @@ async def test_functions_that_cannot_be_used_are_refused_with_value_and_cure(mod
     await own("picky").try_out(problem(), "")
 
 
-async def test_benchmarks_keep_their_scorers_in_evaluations_and_the_function_decides_training(
-    module: ModuleType,
-) -> None:
+async def test_benchmarks_keep_their_scorers_in_evaluations_and_not_in_training(module: ModuleType) -> None:
     evaluating, training = own("idea", official=Judge(OFFICIAL)), own("idea")
     gsm8k = problem(MATHS, "gsm8k")
     assert [(await judge.verdict(gsm8k, "It is 4")).tier for judge in (evaluating, training)] == ["metric", "function"]
@@ -167,7 +160,7 @@ async def groups(judge: OwnJudge, *texts: list[str], **parts: Any) -> list[Group
     return await collect([problem(text=f"{i}?") for i in range(len(texts))], completions, parts)
 
 
-async def test_training_asks_once_for_each_group_and_waits_for_too_many_failures(
+async def test_training_asks_once_a_group_and_waits_for_failures(
     module: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await groups(own("length", together=True), ["12345678", "raise", "12"], ["1234"])
@@ -200,6 +193,30 @@ async def test_training_asks_once_for_each_group_and_waits_for_too_many_failures
     assert runner.runs == 5 and asked == [["crash", "crash 2"]], "what was scored is neither run nor judged again"
 
 
+async def test_a_repaired_group_is_judged_once_at_its_end_and_repairs_cost(module: ModuleType) -> None:
+    told, now = list[str](), list[int]()
+
+    class Repairing(Says):
+        async def feedback(self, execution: Execution, question: Question) -> str:
+            return "raised" if execution.outcome == "raised" else ""
+
+    async def again(failed: Sequence[Completion], feedback: Sequence[str]) -> list[Completion]:
+        told.extend(feedback)
+        now.append(len(module.calls))
+        return [replace(one, text="1234") for one in failed]
+
+    texts = ["raise", "1234", "12345678"]
+    completions = [[Completion(text, (), (), (), "stop") for text in texts] for _ in range(2)]
+    reward = RewardFunction(load_config(EMBEDDED).reward, repairs=1)
+    parts = RolloutParts(Repairing(), own("length", together=True), reward, repairs=1)  # type: ignore[arg-type]
+    first, _ = await collect([problem(text=f"{i}?") for i in range(2)], completions, parts, again=again)
+    assert told == ["raised"] * 2 and now == [0], "nothing is judged before the last repair"
+    asked = [("1234", "1234"), ("1234", "1234"), ("12345678", "12345678")]
+    assert sorted(module.calls) == [[(f"{i}?", *pair, None) for pair in asked] for i in range(2)]
+    repaired, clean = (rollout.reward.total or 0.0 for rollout in first.rollouts[:2])
+    assert repaired == pytest.approx(clean - 0.5) and first.rollouts[0].verdict.score == 0.5
+
+
 async def test_the_services_use_it_everywhere_and_open_no_judge_model(module: ModuleType) -> None:
     with knowing() as served:
         settings = ["executor.provider=openai", f"executor.base_url={served.url}", "judge.provider=openai"]
@@ -228,7 +245,7 @@ def own_data(module: ModuleType) -> Iterator[tuple[Knowing, list[str]]]:
         ]  # fmt: skip
 
 
-def test_evaluate_shows_its_metric_and_other_functions_are_other_records(
+def test_evaluate_shows_its_metric_and_records_are_a_functions(
     own_data: tuple[Knowing, list[str]], cli: CommandLine
 ) -> None:
     Path("w.py").write_text(SINGLE_CALL)
@@ -284,7 +301,7 @@ def test_scorer_trl_and_verl_give_its_reward(own_data: tuple[Knowing, list[str]]
     assert total == rollout.reward.total
 
 
-def test_a_run_whose_function_fails_for_one_answer_in_ten_finishes_and_counts_them(
+def test_a_function_that_fails_for_one_in_ten_is_counted(
     module: ModuleType, here: Path, address: str, cli: CommandLine
 ) -> None:
     changes = {"judge.function": "own_verdicts.py:flaky", "eval_problems": 6, "eval_every": 0}

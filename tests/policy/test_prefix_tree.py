@@ -1,7 +1,8 @@
 """The radix tree: sequences are paths, no prefix occurs twice, and keys are seen only by the queries below them."""
 
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import pytest

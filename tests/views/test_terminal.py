@@ -18,8 +18,16 @@ from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Reference
 from llm_as_judge.views.charts import learning_curve
-from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
-from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
+from llm_as_judge.views.terminal import (
+    TerminalProgress,
+    plans_table,
+    result_table,
+    shapes_table,
+    step_line,
+    summary_tables,
+    troubles,
+    usage_table,
+)
 
 REPORT = StepReport(
     step=7, reward_mean=4.256, accuracy=0.5, valid_rate=0.875, domain_accuracy={"math": 0.25, "qa": 1.0},
