@@ -38,6 +38,9 @@ class WithConfigurations(build_py):
             target = packed / "llm_as_judge/config/defaults" / Path(name).relative_to("config")
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, target)
+        shutil.copytree(
+            ROOT / "examples/own_verdict", packed / "llm_as_judge/config/defaults/own_verdict", dirs_exist_ok=True
+        )
 
 
 class WithoutIgnored(sdist):

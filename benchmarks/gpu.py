@@ -85,7 +85,7 @@ def main() -> None:
     lines["update: tokens"] = f"{padded_tokens(ids, tokens):,} padded, {tree.unique_tokens:,} shared"
     lines["update: seconds"] = f"{spent['padded']:.2f} padded, {spent['tree']:.2f} shared"
     model, forwarded = CONFIG.model, min(tree.unique_tokens, BUDGET)
-    scored = sum(tree.lengths) * forwarded / tree.unique_tokens
+    scored = tree.edge.numel() * forwarded / tree.unique_tokens
     memory = update_memory(
         SHAPE, model.lora_target_modules, model.lora_rank, "bfloat16", forwarded, scored, checkpointing=True
     )

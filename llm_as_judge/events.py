@@ -96,6 +96,7 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     tier: Tier = "none"
     reason: str = ""
     scores: Mapping[str, float] = {}  # of the benchmark's official script
+    score: float | None = None  # of a judge that gives more than right and wrong
     judged: Sequence[Exchange] = ()
     reward: float | None = None
     terms: Mapping[str, float] = {}
@@ -113,6 +114,11 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     def source(self) -> str:
         """The workflow as it was run."""
         return self.text if self.workflow is None else self.workflow
+
+    @property
+    def worth(self) -> float | None:
+        """The score; without one, 1 if right and 0 if wrong. None: unscored."""
+        return self.score if self.score is not None or self.correct is None else float(self.correct)
 
     @property
     def first(self) -> "RolloutEvent":
@@ -140,6 +146,7 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     reward_mean: float = math.nan  # scored rollouts
     reward_std: float = math.nan
     accuracy: float = math.nan  # of scored rollouts
+    score: float = math.nan  # mean of scored rollouts; NaN for a judge of right and wrong
     valid_rate: float = math.nan  # rollouts that ran to an answer, without infrastructure faults
     first_valid_rate: float = math.nan  # the same for first attempts only
     repairs: float = 0.0  # per rollout

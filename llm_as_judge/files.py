@@ -59,6 +59,11 @@ def write_json(path: Path, value: Any) -> None:
     write_whole(path, json_text(value, 2) + "\n")
 
 
+def picked(value: object, names: str) -> dict[str, Any]:
+    """The attributes of ``value`` with these names, which are separated by spaces."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def json_text(value: Any, indent: int = 0) -> str:
     """Plain data, dataclasses and paths as JSON, by default on one line; NaN becomes null."""
 

@@ -9,7 +9,7 @@ DOMAINS: tuple[Domain, ...] = ("math", "code", "qa")
 
 #: How a workflow run ended. ``fault`` is a failure of ours and stays unscored; the policy is to blame for the others.
 Outcome = Literal["finished", "invalid", "raised", "timeout", "memory", "output_limit", "budget", "fault"]
-Tier = Literal["tests", "metric", "rules", "llm", "none"]
+Tier = Literal["tests", "metric", "rules", "llm", "function", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,16 @@ class Reference:
     tests: str = ""  # hidden tests: ``def check(candidate)`` or plain asserts
     prelude: str = ""  # code put before the solution (imports, helpers of the prompt)
     unanswerable: bool = False  # SQuAD2: the right answer is that the text has none
+
+    @property
+    def first(self) -> str | None:
+        """The hidden tests or the first answer; None for an unanswerable question and where nothing is given."""
+        return self.tests or next(iter(self.answers), None)
+
+    @property
+    def given(self) -> bool:
+        """Whether there is anything to compare an answer with."""
+        return self.unanswerable or self.first is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +175,8 @@ class Execution:
     def cut_off(self) -> bool:
         """Whether the answer is the end of a reply cut off at its token limit, and not of a complete reply."""
         answer = (self.answer or "").strip()
-        ends = [
-            e.finish_reason == "length" for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)
-        ]
-        return bool(answer) and bool(ends) and all(ends)
+        replies = [e for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)]
+        return bool(answer) and bool(replies) and all(e.finish_reason == "length" for e in replies)
 
     @property
     def tokens(self) -> int:
@@ -184,8 +192,8 @@ class Execution:
 class Verdict:
     """The judge's decision; with ``correct`` None the rollout stays unscored.
 
-    ``tier`` decided or, if unscored, failed to: ``llm`` (the judge abstained or was not available), ``tests`` (the
-    sandbox failed), ``none`` (there was nothing to judge).
+    ``tier`` decided or, if unscored, failed to: ``llm`` (the judge abstained or was not available), ``function`` (the
+    user's own gave no value), ``tests`` (the sandbox failed), ``none`` (there was nothing to judge).
     """
 
     correct: bool | None
@@ -193,11 +201,17 @@ class Verdict:
     reason: str = ""
     exchanges: tuple[Exchange, ...] = ()  # with the LLM judge and the second judge
     scores: Mapping[str, float] = field(default_factory=dict)  # of the benchmark's usual scorer
+    score: float | None = None  # in [0, 1], of a judge that gives more than right and wrong
+
+    @property
+    def worth(self) -> float:
+        """The score; without one, 1 if right and 0 if wrong."""
+        return float(self.correct is True) if self.score is None else self.score
 
     @property
     def abstained(self) -> bool:
-        """Whether the LLM judge left the answer open: no readable verdict, no reply, or two judges that disagree."""
-        return self.correct is None and self.tier == "llm"
+        """Whether judge or function left the answer open: no verdict, no reply, or two judges that disagree."""
+        return self.correct is None and self.tier in ("llm", "function")
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,8 +182,8 @@ def test_every_command_of_the_quickstart_works(here: Path, address: str) -> None
     assert done.returncode == 0, done.stdout + done.stderr
     ran = re.findall(r"^ran: (\w+)$", done.stderr, re.MULTILINE)
     assert ran == [
-        "doctor", "solve", "train", "monitor", "analyze", "solve", "data", "evaluate", "train", "workflow", "train",
-        "analyze", "judge", "export",
+        "doctor", "solve", "train", "monitor", "analyze", "init", "train", "solve", "data", "evaluate", "train",
+        "workflow", "train", "analyze", "judge", "export",
     ]  # fmt: skip
     assert "2 answers of 2 records, 0 faults" in done.stdout and "Twice" in done.stdout
     assert (here / "my-policy/adapter_model.safetensors").is_file()

@@ -49,8 +49,8 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
         fresh = {domain: unseen(pool, training) for domain, pool in others.items()}
         validation = DomainSampler(fresh, data.domain_ratios).sample(_EMBEDDED_VALIDATION) if validating else []
     else:
-        training = _read(data.train_dataset, data.max_problems, "train_dataset")
-        validation = _read(data.val_dataset, data.eval_problems, "val_dataset") if validating else []
+        training = _read(data, "train_dataset", data.max_problems)
+        validation = _read(data, "val_dataset", data.eval_problems) if validating else []
     by_domain = {d: [p for p in training if p.question.domain == d] for d in DOMAINS}
     sampler = DomainSampler(by_domain, data.domain_ratios, config.training.seed)
     heldout = heldout_problems(data) if measured else []
@@ -62,17 +62,18 @@ def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem
     if data.generated:
         pools = _pools(data, "heldout", data.eval_problems)
         return DomainSampler(pools, data.domain_ratios).sample(data.eval_problems)[:limit]
-    return _read(data.test_dataset, min(limit or data.eval_problems, data.eval_problems), "test_dataset")
+    return _read(data, "test_dataset", min(limit or data.eval_problems, data.eval_problems))
 
 
-def _read(path: Path | None, limit: int | None, name: str) -> list[Problem]:
+def _read(data: DataConfig, name: str, limit: int | None) -> list[Problem]:
+    path: Path | None = getattr(data, name)
     if path is None:
         hint = ", or set eval_every=0" if name == "val_dataset" else ""
         raise ConfigError(f"data.{name} is not set; name a JSONL file{hint}")
     if name == "train_dataset":  # its copies are drawn more often
-        problems = read_problems(path)
+        problems = read_problems(path, data.fields)
         return spread(problems, limit) if limit else problems
-    return measured_problems(path, limit)
+    return measured_problems(path, limit, data.fields)
 
 
 def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:

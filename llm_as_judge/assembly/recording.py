@@ -91,6 +91,9 @@ def _weights(config: Config) -> list[str]:
 def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:
     """The name ends in eight hexadecimal digits of what decides the records."""
     scored = [metric_of(p.question.dataset, (p.question.domain,)) for p in problems]
-    by = ["official", "math" in scored and verifies_math()]
+    by: list[Any] = ["official", "math" in scored and verifies_math()]
+    if config.judge.function:
+        settings = decisive(config, ("judge",))["judge"]
+        by += [settings["function"], settings["right_at"]]
     decided_by = digest([[repr(problem) for problem in problems], *parts, *by])
     return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

@@ -16,6 +16,7 @@ from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.embedded.supervise import own_server
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
+from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.total import RewardFunction
@@ -59,12 +60,15 @@ async def open_services(
     hosted = HostedModels(config)
     async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles, hosted) as clients:
         model, second = clients.get("judge"), clients.get("second_judge")
-        judge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
+        judge: AnyJudge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
+        scorer: AnyJudge = (official := Judge(OFFICIAL, None, sandbox))
+        if config.judge.function:
+            judge, scorer = OwnJudge(config.judge, together=True), OwnJudge(config.judge, official)
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
-        official = RolloutParts(
+        measuring = RolloutParts(
             runner,
-            Judge(OFFICIAL, None, sandbox),
+            scorer,
             reward,
             concurrency=config.training.rollout_concurrency,
             max_unscored=config.training.max_unscored,
@@ -74,20 +78,21 @@ async def open_services(
             judges_attempts=True,
         )
         training = replace(
-            official,
+            measuring,
             judge=judge,
             judges_attempts=False,
             truncated="mask" if config.training.mask_truncated_completions else "floor",
             extra=own_rewards,
         )
-        yield Services(clients, sandbox, enhance, runner, training, official, alone, hosted)
+        yield Services(clients, sandbox, enhance, runner, training, measuring, alone, hosted)
 
 
 @asynccontextmanager
-async def open_judge(config: Config) -> AsyncIterator[Judge]:
+async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
     """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
     async with open_clients(config, ROLES[1:]) as clients:
-        yield Judge(config.judge, clients.get("judge"), second=clients.get("second_judge"))
+        judge, second = clients.get("judge"), clients.get("second_judge")
+        yield OwnJudge(config.judge) if config.judge.function else Judge(config.judge, judge, second=second)
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.summary import Summary
 from llm_as_judge.events import StepReport
+from llm_as_judge.files import picked
 
 logger = logging.getLogger(__name__)
 
@@ -114,30 +115,20 @@ def step_metrics(report: StepReport) -> dict[str, float]:
     """Metrics of a step by name; NaN if not measured."""
     train = {
         "reward": report.reward_mean,
-        "reward_std": report.reward_std,
         "frac_reward_zero_std": report.skipped_groups / (report.groups or math.nan),
         "completions/mean_length": report.completion_tokens,
         "completions/clipped_ratio": report.truncated,
         "clip_ratio/region_mean": report.clip_fraction,
-        "loss": report.loss,
-        "kl": report.kl,
-        "entropy": report.entropy,
-        "grad_norm": report.grad_norm,
-        "learning_rate": report.learning_rate,
+        **picked(report, "reward_std loss kl entropy grad_norm learning_rate"),
         "step_time": sum(report.seconds.values()),
         **{f"rewards/{term}/mean": mean for term, mean in report.terms.items()},
         # Without a name in TRL:
-        "accuracy": report.accuracy,
-        "valid_rate": report.valid_rate,
+        **picked(report, "accuracy valid_rate"),
         **{f"accuracy/{domain}": share for domain, share in report.domain_accuracy.items()},
+        **({} if math.isnan(report.score) else {"score": report.score}),
     }
     rollout = {
-        "executor_tokens": report.executor_tokens,
-        "unscored": report.unscored,
-        "abstained": report.abstained,
-        "temperature": report.temperature,
-        "first_valid_rate": report.first_valid_rate,
-        "repairs": report.repairs,
+        **picked(report, "executor_tokens unscored abstained temperature first_valid_rate repairs"),
         **{f"seconds/{phase}": seconds for phase, seconds in report.seconds.items()},
     }
     return {f"train/{name}": float(value) for name, value in train.items()} | {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from msgspec import to_builtins
 
 from llm_as_judge.assembly.budget import budget
-from llm_as_judge.assembly.check import refuse_vacuous
+from llm_as_judge.assembly.check import check_before
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
@@ -61,7 +61,8 @@ async def open_training(
         async with open_services(config, progress) as services:
             progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
-            await refuse_vacuous(problems, services.sandbox)
+            judges = services.training.judge, services.official.judge
+            await check_before(problems, services.sandbox, *judges, extra=services.training.extra)
             author = await on_device(load_together, config, ranks, progress=progress)
             await services.hosted.share(author)
             if problems.seen:

@@ -26,6 +26,7 @@ from llm_as_judge.commands import (
     embedded,
     evaluate,
     export,
+    init,
     judge,
     plan,
     sandbox,
@@ -50,7 +51,7 @@ app = typer.Typer(
     add_completion=False,
 )
 for _command in (
-    train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, watch.analyze, watch.monitor,
+    init.init, train.train, plan.plan, warmup.warmup, evaluate.evaluate, compare.compare, watch.analyze, watch.monitor,
     view.view, watch.report, solve.solve, export.export, serve.serve, selftest.selftest, doctor.doctor,
 ):  # fmt: skip
     app.command()(_command)

@@ -60,7 +60,7 @@ Checkpoint = Annotated[
     ),
 ]
 RunName = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log path (default: latest run).")
+    str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log (default: latest run).")
 ]
 DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
 EntryPoint = Annotated[

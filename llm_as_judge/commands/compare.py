@@ -39,16 +39,14 @@ async def run_comparison(
     The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only
     chosen workflows run on ``problems``. Returns the content of the results file.
     """
-    from llm_as_judge.assembly.check import refuse_vacuous
+    from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
     from llm_as_judge.assembly.recording import plan_ledger, policy_results
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import measured_problems
+    from llm_as_judge.evaluation import comparison
     from llm_as_judge.evaluation.baselines import measure, row
-    from llm_as_judge.evaluation.chosen import CANDIDATES, chosen_rows
-    from llm_as_judge.evaluation.comparison import CONSTANT, SELF_CONSISTENCY, TRAINED, UNTRAINED, WARMED_UP, front
-    from llm_as_judge.evaluation.comparison import compare as rows_of
     from llm_as_judge.evaluation.evaluate import evaluate
     from llm_as_judge.evaluation.voting import DRAFTS, TEMPERATURE, best_constants, constant_author, self_consistency
     from llm_as_judge.operators.catalog import load_operators
@@ -56,7 +54,7 @@ async def run_comparison(
     from llm_as_judge.views.terminal import comparison_table
     from llm_as_judge.workflow.shapes import SHAPES, shapes_of, workflow
 
-    problems = measured_problems(data, limit) if data else heldout_problems(config.data, limit)
+    problems = measured_problems(data, limit, config.data.fields) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     if config.answered_by() and config.generation.engine == "vllm":
         raise ConfigError(
@@ -66,12 +64,12 @@ async def run_comparison(
     usable = shapes_of(load_operators(config.workflow.operators))
     if choose_on is not None and not {*DRAFTS.values()} <= {*usable}:
         raise ConfigError("--choose-on needs AnswerGenerate and CustomCodeGenerate in workflow.operators")
-    plans = [plan for plan in usable if choose_on is None or plan in CANDIDATES]
+    plans = [plan for plan in usable if choose_on is None or plan in comparison.CANDIDATES]
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
     log = partial(plan_ledger, config, source, problems)
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous([*problems, *training], services.sandbox)
+        await check_before([*problems, *training], services.sandbox, services.official.judge)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
             def advance(done: int) -> None:
@@ -84,18 +82,18 @@ async def run_comparison(
 
         tried = await measured("training", training)
         matrix = await measured(source, problems) if choose_on is None else None
-        chosen = await chosen_rows(tried, problems, services.official, log) if choose_on else []
+        chosen = await comparison.chosen_rows(tried, problems, services.official, log) if choose_on else []
         constants = await best_constants(training, services.official.judge)
         with log("constant", sorted(constants.items())) as ledger:
             constant = await evaluate(problems, constant_author(constants), services.official, log=ledger)
         # A warm-up's adapter is where training starts from; without it, the policy is untrained.
         bare = config.model_copy(update={"model": config.model.model_copy(update={"adapter": None})})
         results = partial(policy_results, source=source, problems=problems, services=services, progress=progress)
-        policies = {UNTRAINED: await results(UNTRAINED, bare)}
+        policies = {comparison.UNTRAINED: await results(comparison.UNTRAINED, bare)}
         if config.model.adapter:
-            policies[WARMED_UP] = await results(WARMED_UP, config)
+            policies[comparison.WARMED_UP] = await results(comparison.WARMED_UP, config)
         if checkpoint:
-            policies[TRAINED] = await results(TRAINED, config, checkpoint)
+            policies[comparison.TRAINED] = await results(comparison.TRAINED, config, checkpoint)
         policy = row("", [[record] for record in [*policies.values()][-1]])
         warmer = replace(services.official, runner=services.runner.at_temperature(TEMPERATURE))
         drafts, voted = await self_consistency(
@@ -106,15 +104,15 @@ async def run_comparison(
     plans_of: dict[str, str] = {domain: f"{drafts} x {DRAFTS[domain]}" for domain in policy.domains}
     further = [
         *chosen,
-        row(CONSTANT, [[record] for record in constant], constants),
-        row(SELF_CONSISTENCY, [[record] for record in voted], plans_of),
+        row(comparison.CONSTANT, [[record] for record in constant], constants),
+        row(comparison.SELF_CONSISTENCY, [[record] for record in voted], plans_of),
     ]
-    rows = rows_of(matrix, policies, tried.best()[""], further)
+    rows = comparison.compare(matrix, policies, tried.best()[""], further)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
-    fronts = {"tokens": front(rows, "tokens")}
+    fronts = {"tokens": comparison.front(rows, "tokens")}
     if any(one.row.cost > 0 for one in rows):  # the executor has a price
-        fronts["cost"] = front(rows, "cost")
+        fronts["cost"] = comparison.front(rows, "cost")
     comparison_chart(rows, fronts["tokens"], picture)
     result = {
         "model": config.base_model.key,
@@ -140,7 +138,7 @@ def compare(
     adapter: cli.AdapterOptions,
     data: Annotated[
         Path | None,
-        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured ones)."),
+        typer.Option(metavar="PATH", help="Problems: file, folder or hub:owner/name (default: configured ones)."),
     ] = None,
     limit: cli.Limit = None,
     choose_on: Annotated[

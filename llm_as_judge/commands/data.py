@@ -1,5 +1,6 @@
 """``llm-as-judge data``: from raw benchmark files to a mixed training set."""
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,14 @@ Datasets = Annotated[
     typer.Option("--datasets", metavar="NAME,...", help="Dataset names (default: mix.datasets of the settings)."),
 ]
 Raw = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of raw files.")]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--fields",
+        metavar="YAML",
+        help="Paths of your own records, such as {problem: prompt.0.content, answer: solution}.",
+    ),
+]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder.")]
 
 _RAW = Path("data/raw")
@@ -47,8 +56,10 @@ def process(
     ] = "plan-c",
     datasets: Datasets = None,
     custom: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="JSONL of your own problems (repeatable).")
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Your own problems: a file or hub:owner/name (repeatable)."),
     ] = None,
+    fields: Fields = None,
     train_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the training mix.")] = None,
     test_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the test mix.")] = None,
     ratios: Annotated[str | None, typer.Option(metavar="MATH:QA:CODE", help="Domain shares, e.g. 4:3:3.")] = None,
@@ -74,13 +85,20 @@ def process(
             say(f"no benchmark is in {raw}: using only your own problems")
     changes = {"train_size": train_size, "test_size": test_size, "val_fraction": val_fraction, "seed": seed}
     mix = _mix(config, datasets, domain_ratios=_ratios(ratios), **changes)
-    info = run(Job(mix, raw, out, split, tuple(custom or ()), any_split, say))  # type: ignore[arg-type]
+    job = Job(mix, raw, out, split, tuple(custom or ()), _fields(fields), any_split, say)  # type: ignore[arg-type]
+    info = run(job)
     if as_json:
         cli.print_json(info)
         return
     for note in info["notes"]:
         say(f"note: {note}")
     say("written: " + ", ".join(str(out / folder) for folder in ("mixed", "test", "processed")))
+
+
+def _fields(text: str | None) -> Mapping[str, str]:
+    from llm_as_judge.config.loading import load_config
+
+    return load_config(None, [f"data.fields={text}"] if text else ()).data.fields
 
 
 def _ratios(text: str | None) -> dict[str, float] | None:
@@ -102,6 +120,7 @@ def check(
         list[Path] | None,
         typer.Option(metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
     ] = None,
+    fields: Fields = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
@@ -132,7 +151,7 @@ def check(
                 if not paths:
                     cli.show(console, f"{name}: no files")
                     continue
-                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox)
+                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, _fields(fields))
                 faults = [f"  {failure.id}: {failure.reason}" for failure in report.failures]
                 if len(faults) > _SHOWN:
                     faults[_SHOWN:] = [f"  ... and {len(faults) - _SHOWN} more (--json shows all)"]
@@ -170,13 +189,15 @@ def inspect(
     file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
-    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 1,
+    fields: Fields = None,
+    examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 3,
     as_json: cli.AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of problems."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
 
-    result = {"sides": {file.name: inspect_file(file, examples)}} if file else inspect_folder(out, examples)
+    own = {file.name: inspect_file(file, examples, _fields(fields))} if file else {}
+    result = {"sides": own} if own else inspect_folder(out, examples)
     if as_json:
         cli.print_json(result)
     else:

@@ -12,7 +12,7 @@ from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import locked, write_json
-from llm_as_judge.workflow.source import WorkflowSource, read_workflow
+from llm_as_judge.workflow.text import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -65,7 +65,7 @@ async def run_evaluation(
     recorded; with ``resume`` the records of an interrupted run of the same evaluation are reused. The row of each
     dataset replaces an earlier one of the same checkpoint or workflow, unless nothing could be scored.
     """
-    from llm_as_judge.assembly.check import refuse_vacuous
+    from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest, load_author
     from llm_as_judge.assembly.problems import heldout_problems
     from llm_as_judge.assembly.recording import policy_records
@@ -74,12 +74,13 @@ async def run_evaluation(
     from llm_as_judge.evaluation.evaluate import Author, Given
     from llm_as_judge.policy.device import on_device
 
-    sets = [(file_name(path), measured_problems(path, limit)) for path in data]
+    sets = [(file_name(path), measured_problems(path, limit, config.data.fields)) for path in data]
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
     async with open_services(config, progress, judging=False) as services:
-        await refuse_vacuous([problem for _, problems in sets for problem in problems], services.sandbox)
+        every = (problem for _, problems in sets for problem in problems)
+        await check_before(every, services.sandbox, services.official.judge)
         author: Author
         parts = services.official
         if workflow:
@@ -190,7 +191,7 @@ def evaluate(
     ] = None,
     data: Annotated[
         list[Path] | None,
-        typer.Option(exists=True, metavar="PATH", help="File or folder of problems (default: configured); repeatable."),
+        typer.Option(metavar="PATH", help="Files, folders or hub:owner/name (default: configured); repeatable."),
     ] = None,
     datasets: Annotated[
         list[str] | None, typer.Option(metavar="NAME,...", help="Test sets of the --data folder (default: data/test).")
@@ -217,8 +218,7 @@ def evaluate(
 
     import asyncio
 
-    from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
-    from llm_as_judge.views.terminal import TerminalProgress
+    from llm_as_judge.views.terminal import TerminalProgress, summary_tables, troubles, usage_table
 
     console = cli.make_console(as_json)
     if data:

@@ -90,11 +90,9 @@ def _evaluations(checkpoint: Path, config: "Config") -> Sequence[Mapping[str, An
     """Evaluation rows of these very weights."""
     from llm_as_judge.assembly.policy import adapter_digest
 
-    rows = read_json(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get(
-        "datasets", []
-    )
+    rows = read_json(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get("datasets")
     digest = adapter_digest(checkpoint)
-    return [row for row in rows if row.get("adapter") == digest]
+    return [row for row in rows or () if row.get("adapter") == digest]
 
 
 def _mix(trained: "Config") -> Mapping[str, Any]:

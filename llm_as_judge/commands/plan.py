@@ -365,7 +365,7 @@ def plan(
     as_json: cli.AsJson = False,
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
-    from llm_as_judge.assembly.logs import find_log
+    from llm_as_judge.runlog import find_log
 
     config = options.load()
     log = find_log(config, run) if run is not None else None

@@ -28,9 +28,7 @@ class Limits:
         str | None, typer.Option("--sandbox", metavar="MODE", help="auto, full, standard, no-open or unsafe.")
     ] = None
     cpu_seconds: Annotated[int | None, typer.Option(min=1, metavar="N", help="CPU seconds per process.")] = None
-    wall_seconds: Annotated[
-        float | None, typer.Option(min=0.1, metavar="N", help="Wall-clock seconds per process.")
-    ] = None
+    wall_seconds: Annotated[float | None, typer.Option(min=0.1, metavar="N", help="Seconds per process.")] = None
     memory_mb: Annotated[int | None, typer.Option(min=64, metavar="N", help="Address space per process in MB.")] = None
 
     def run(self, work: "Callable[[Sandbox], Awaitable[T]]") -> tuple[T, str]:

@@ -182,14 +182,9 @@ def _choice(index: int, solution: Solution, request: ChatBody) -> dict[str, Any]
         "refusal": None if execution.outcome == "finished" else f"{execution.outcome}: {execution.error}",
         "reasoning_content": solution.workflow,
     }
-    workflow = {
-        "outcome": execution.outcome,
-        "operators": [call.name for call in execution.calls],
-        "fallback": solution.fallback,
-        "executor_tokens": sum(run.tokens for run in solution.runs),
-        "cost": sum(run.cost for run in solution.runs),
-        "repairs": len(solution.attempts),
-    }
+    facts, operators = solution.as_json(), [call.name for call in execution.calls]
+    workflow = {name: facts[name] for name in ("outcome", "fallback", "executor_tokens", "cost")}
+    workflow |= {"operators": operators, "repairs": len(solution.attempts)}
     return {"index": index, "message": message, "finish_reason": "stop", "logprobs": None, "workflow": workflow}
 
 

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
 from llm_as_judge.evaluation.intervals import Estimate, paired_difference
-from llm_as_judge.files import write_json
+from llm_as_judge.files import picked, write_json
 from llm_as_judge.types import Domain
 
 if TYPE_CHECKING:
@@ -62,14 +62,8 @@ class TrainResult:
             "after": self.after.as_json(),
             "gain": {"value": gain.value, "interval": [gain.low, gain.high], "problems": gain.n},
             "baselines": {row.name: row.as_json() for row in self.baselines},
-            "workflows": self.workflows,
-            "learned": self.learned,
             "judge": self.judge.as_json() if self.judge else {},
-            "problems": self.problems,
-            "steps": self.steps,
-            "sandbox": self.sandbox,
-            "usage": self.usage,
-            "seconds": self.seconds,
+            **picked(self, "workflows learned problems steps sandbox usage seconds"),
         }
 
 
@@ -212,8 +206,7 @@ def train(
 
 
 def _print_report(console: "Console", result: TrainResult) -> None:
-    from llm_as_judge.views.evaluation import usage_table
-    from llm_as_judge.views.terminal import gain_line, judge_line, plans_table, result_table, shapes_table
+    from llm_as_judge.views.terminal import gain_line, judge_line, plans_table, result_table, shapes_table, usage_table
 
     rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))

@@ -82,7 +82,7 @@ class InspectLogs:
 
 def inspect_logs(config: "Config", run: str | None = None) -> InspectLogs:
     """Of ``run``, by default the one whose log was written last; raises ``ConfigError`` if there is none."""
-    from llm_as_judge.assembly.logs import find_log
+    from llm_as_judge.runlog import find_log
 
     return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
 

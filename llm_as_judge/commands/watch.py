@@ -19,8 +19,7 @@ def monitor(
     """Follow a run until its last step or Ctrl-C; without a terminal, show its current state once."""
     from rich.live import Live
 
-    from llm_as_judge.assembly.logs import find_log
-    from llm_as_judge.runlog import LogReader
+    from llm_as_judge.runlog import LogReader, find_log
     from llm_as_judge.views.watch import look_at_log, look_panel
 
     console = cli.make_console(False)
@@ -46,8 +45,8 @@ def analyze(
     as_json: cli.AsJson = False,
 ) -> None:
     """Sum up a run by domain, dataset, operator, shape, lint code and failure, and over time."""
-    from llm_as_judge.assembly.logs import find_log
     from llm_as_judge.evaluation.analysis import analyze_log
+    from llm_as_judge.runlog import find_log
     from llm_as_judge.views.watch import analysis_tables
 
     log = find_log(options.load(), run)
@@ -65,14 +64,14 @@ def analyze(
 @cli.grouped
 def report(options: cli.ConfigOptions, run: cli.RunName = None) -> None:
     """Write one HTML file, next to the log, with a run's curves, shapes, costs, best and worst rollouts."""
-    from llm_as_judge.assembly.logs import find_log
     from llm_as_judge.evaluation.analysis import read_story
+    from llm_as_judge.runlog import find_log
     from llm_as_judge.views.report import report_page  # needs an extra
 
     config = options.load()
     log = find_log(config, run, newest=True)
     story = read_story(log, config.output.results_dir / "training" / log.parent.name / f"{log.stem}.json")
-    if not story.steps:
+    if not story.log.steps:
         raise ConfigError(f"{log}: no finished step yet; follow the run with llm-as-judge monitor")
     file = log.with_suffix(".html")
     write_whole(file, report_page(story))

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from llm_as_judge.config.fields import Float, InputPath, Names, Strict, Url, Urls, as_tuple
+from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls, as_tuple
 
 DEFAULT_API_KEY = "sk-dummy"
 #: Fields that a request may do without.
@@ -49,9 +49,7 @@ class EndpointConfig(ServerConfig):
     )
     more_urls: Urls = Field((), description="Further addresses of the model; the least busy one is used.")
     model: str = Field(
-        "nano-executor",
-        min_length=1,
-        description="Model name at the service; if local: policy (its base weights), a folder, GGUF file or hub id.",
+        "nano-executor", min_length=1, description="Model at the service; local: policy, a folder, GGUF file or hub id."
     )
     temperature: Float = Field(0.0, ge=0, description="Sampling temperature.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
@@ -60,7 +58,7 @@ class EndpointConfig(ServerConfig):
     price_per_million_input: Float = Field(0.0, ge=0, description="Price per million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price per million completion tokens.")
     reasoning_effort: str = Field(
-        "", pattern=r"^[a-z]*$", description="Reasoning effort (low, high ...); empty = not sent."
+        "", pattern=r"^[a-z]*$", description="Reasoning effort, such as low; empty = not sent."
     )
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
@@ -93,7 +91,12 @@ class JudgeConfig(EndpointConfig):
     second_model: str = Field("", description="Model name of a second judge, which must accept too; empty = none.")
     second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
+    function: FunctionName | None = Field(
+        None, description="Your own verdict instead of mode: package.module:function or file.py:function."
+    )
+    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
+    right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
     @property
     def asks_model(self) -> bool:
-        return self.mode in ("hybrid", "llm")
+        return self.function is None and self.mode in ("hybrid", "llm")

@@ -57,6 +57,8 @@ Urls = Annotated[tuple[Url, ...], BeforeValidator(as_tuple)]
 Float = Annotated[float, BeforeValidator(_float)]
 InputPath = Annotated[Path, BeforeValidator(_path), Input()]
 OutputPath = Annotated[Path, BeforeValidator(_path)]
+#: ``package.module:function`` or ``file.py:function``.
+FunctionName = Annotated[str, Input()]
 
 
 def tool_names(value: Any) -> Any:

@@ -67,9 +67,10 @@ def _settings(config: Config, section: str) -> Iterator[tuple[str, Any]]:
         elif isinstance(value, dict):  # file.py:function to weight
             yield name, {_named(key): weight for key, weight in value.items()}
         else:
-            yield name, content_of(Path(value))
+            yield name, _named(value)
 
 
-def _named(function: str) -> str:
-    file, _, name = function.rpartition(":")
-    return f"{content_of(Path(file))}:{name}"
+def _named(place: str) -> str:
+    """The content of a file, or of that of ``file.py:function`` with the function's name."""
+    file, _, name = place.rpartition(":")
+    return f"{content_of(Path(file))}:{name}" if file.endswith(".py") else content_of(Path(place))

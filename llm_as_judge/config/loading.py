@@ -119,17 +119,18 @@ def _leaf(name: str, origin: str) -> str:
 def _located(value: Any, folder: Path) -> Any:
     """A path in a configuration file: absolute if it exists relative to that file, otherwise unchanged.
 
-    Unchanged paths are relative to the current folder, where ``data process`` writes.
+    Unchanged paths are relative to the current folder, where ``data process`` writes; files of ``config`` that are not
+    there are the shipped ones.
     """
     if isinstance(value, dict):  # file.py:function to weight
-        keys = {key: key.rpartition(":") for key in value}
-        return {
-            f"{_located(file, folder)}:{name}" if name else key: value[key] for key, (file, _, name) in keys.items()
-        }
+        return {_located(key, folder): weight for key, weight in value.items()}
     if not isinstance(value, str) or not value:
         return value
+    file, colon, name = value.rpartition(":")
+    if file.endswith(".py"):  # file.py:function
+        return f"{_located(file, folder)}{colon}{name}"
     there = folder / Path(value).expanduser()
-    return str(there.resolve()) if there.exists() else value
+    return str(there.resolve()) if there.exists() else str(find_file(Path(value)))
 
 
 def _first_leaf(section: str) -> str:

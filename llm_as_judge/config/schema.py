@@ -39,18 +39,14 @@ class ModelConfig(Strict):
     lora_rank: int = Field(64, gt=0, le=MAX_ITEMS, description="Rank of the LoRA adapter.")
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale: the output is multiplied by alpha / rank.")
     lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
-    lora_target_modules: str | Names = Field(
-        "all-linear", description="Adapted modules: all-linear, a list or a regular expression."
-    )
+    lora_target_modules: str | Names = Field("all-linear", description="Modules to adapt: all-linear, list or pattern.")
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
         description="Precision of the base weights; auto: bfloat16 on CUDA and on CPUs with native support (not "
         "for tiny models), else float32.",
     )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
-    gradient_checkpointing: bool = Field(
-        False, description="Recompute activations in the backward pass to save memory."
-    )
+    gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass, for memory.")
     adapter: InputPath | None = Field(
         None, description="Initial adapter: its folder, or a folder of checkpoints for the newest; null: a new one."
     )
@@ -63,21 +59,12 @@ class WarmupConfig(Strict):
     sft_learning_rate: Float = Field(7e-4, gt=0, le=1, description="Peak learning rate; decays linearly.")
     problems_per_step: int = Field(1, gt=0, le=MAX_ITEMS, description="Problems per step.")
     workflows_per_problem: int = Field(10, gt=0, le=MAX_ITEMS, description="Workflows per problem and step.")
-    enough_valid: Float = Field(
-        0.95, gt=0, le=1, description="Share of valid workflows at temperature 1 at which the warm-up stops."
-    )
+    enough_valid: Float = Field(0.95, gt=0, le=1, description="Share of valid workflows that ends the warm-up.")
     look_every: int = Field(20, gt=0, description="Steps between measurements on held-out problems.")
     look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
     look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
-    varied: Float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="Share of generated workflows with varied names and idioms; 0: also one instruction.",
-    )
-    own_workflows: InputPath | None = Field(
-        None, description="JSONL file of your own workflows (domain, workflow); null: generated ones."
-    )
+    varied: Float = Field(1.0, ge=0, le=1, description="Share with varied names and idioms; 0: also one instruction.")
+    own_workflows: InputPath | None = Field(None, description="JSONL of domain and workflow; null: generated ones.")
 
 
 class TrainingConfig(Strict):
@@ -99,12 +86,8 @@ class TrainingConfig(Strict):
     importance_sampling: ImportanceSampling = Field(
         "sequence_mask", description="Correction of log-probabilities that differ between engine and trainer."
     )
-    importance_sampling_cap: Float = Field(
-        3.0, gt=0, description="Importance weight above which a token or sequence is truncated or masked."
-    )
-    lookahead: int = Field(
-        0, ge=0, le=64, description="Batches sampled ahead, each trained on that many steps later; 0 = off."
-    )
+    importance_sampling_cap: Float = Field(3.0, gt=0, description="Cap of importance weights (truncated or masked).")
+    lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead of the update; 0 = off.")
     stale_policy: Literal["behaviour", "truncate"] = Field(
         "truncate",
         description="Correction of batches sampled by older weights. truncate: importance weights, truncated at "
@@ -117,9 +100,7 @@ class TrainingConfig(Strict):
         description="Compute shared prefixes once; null: if this saves tokens and the first batch gives equal results.",
     )
     micro_batch_tokens: int = Field(
-        16384,
-        gt=0,
-        description="Tokens per forward pass (CPU, shared prefixes: at most 1024); does not affect results.",
+        16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); does not affect results."
     )
     save_every: int = Field(50, ge=0, description="Steps between checkpoints; all are kept. 0 = only at the end.")
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
@@ -150,30 +131,26 @@ class GenerationConfig(Strict):
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
     engine: Literal["local", "vllm"] = Field("local", description="Engine that samples the workflows.")
-    thinking: bool = Field(
-        False, description="Thoughts before a workflow, for policies whose chat template knows them (Qwen3)."
-    )
+    thinking: bool = Field(False, description="Thoughts before a workflow, if the chat template knows them (Qwen3).")
     thinking_tokens: int = Field(1024, gt=0, description="Tokens of thoughts after which they are closed by force.")
 
 
 class DataConfig(Strict):
     _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
-    train_dataset: InputPath | None = Field(None, description="JSONL file of training problems; null = generated ones.")
-    val_dataset: InputPath | None = Field(None, description="JSONL file of validation problems.")
-    test_dataset: InputPath | None = Field(None, description="JSONL file of test problems.")
+    train_dataset: InputPath | None = Field(
+        None, description="Training problems: .jsonl, .json, .csv, .parquet, .arrow, hub:owner/name; null: generated."
+    )
+    val_dataset: InputPath | None = Field(None, description="Validation problems, in the same forms.")
+    test_dataset: InputPath | None = Field(None, description="Test problems, in the same forms.")
+    fields: Mapping[str, str] = Field(
+        {}, description="Paths of problem, answer ... in records, such as prompt.0.content; empty: recognised."
+    )
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3},
         description="Share of each domain in a batch, 0 for those not named; they sum to 1.",
     )
-    eval_problems: int = Field(
-        150,
-        gt=0,
-        le=1_000_000,
-        description="Problems in an evaluation, with the file's shares of datasets and domains.",
-    )
-    max_problems: int | None = Field(
-        None, gt=0, description="Maximum number of training problems, sampled in the same way; null = all."
-    )
+    eval_problems: int = Field(150, gt=0, le=1_000_000, description="Problems in an evaluation, in the file's shares.")
+    max_problems: int | None = Field(None, gt=0, description="Maximum number of training problems; null = all.")
 
     @property
     def generated(self) -> bool:
@@ -205,14 +182,10 @@ class DataConfig(Strict):
 
 class WorkflowConfig(Strict):
     operators: Names | None = Field(
-        None,
-        min_length=1,
-        description="Operators for workflows, your own as package.module:Name or file.py:Name; null = all.",
+        None, min_length=1, description="Operators, your own as package.module:Name or file.py:Name; null = all."
     )
     max_calls: int = Field(24, gt=0, description="Maximum operator calls per workflow.")
-    repairs: int = Field(
-        0, ge=0, le=8, description="Times that the policy may rewrite a failed workflow, told why it failed."
-    )
+    repairs: int = Field(0, ge=0, le=8, description="Times that the policy may rewrite a failed workflow.")
     max_tokens: int | None = Field(None, gt=0, description="Maximum executor tokens per workflow; null = unlimited.")
     max_cost: Float | None = Field(None, gt=0, description="Maximum executor cost per workflow; null = unlimited.")
     enhancer: InputPath | None = Field(None, description="YAML file with the Layer 2 instructions; null = off.")
@@ -255,6 +228,8 @@ class RewardConfig(Strict):
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
 
+    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of a function, in seconds.")
+
     @field_validator("reward_weights")
     @classmethod
     def _all_terms(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
@@ -274,9 +249,7 @@ class BufferConfig(Strict):
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
-    persistence_dir: OutputPath | None = Field(
-        None, description="Folder of the runs' stored buffers; null = not stored."
-    )
+    persistence_dir: OutputPath | None = Field(None, description="Folder of stored buffers; null = not stored.")
 
 
 class BudgetConfig(Strict):
@@ -297,9 +270,7 @@ class TrackingConfig(Strict):
 
 
 class OutputConfig(Strict):
-    output_dir: OutputPath = Field(
-        Path("checkpoints"), description="Folder for checkpoints: <model>/<run_name>/step_N."
-    )
+    output_dir: OutputPath = Field(Path("checkpoints"), description="Folder of checkpoints: <model>/<run_name>/step_N.")
     log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
     results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
     run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run's folder and log.")

@@ -77,9 +77,9 @@ def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
 
 
 def find_file(path: Path) -> Path:
-    """``path``, or the shipped configuration if ``path`` is ``config/NAME`` and does not exist."""
-    shipped = SHIPPED / path.name
-    return shipped if path.parent == Path("config") and not path.exists() and shipped.is_file() else path
+    """``path``, or the shipped file if ``path`` is in ``config`` and does not exist."""
+    shipped = SHIPPED.joinpath(*path.parts[1:])
+    return shipped if path.parts[:1] == ("config",) and not path.exists() and shipped.is_file() else path
 
 
 def load_dotenv(folder: Path) -> None:

@@ -7,6 +7,7 @@ changed fields.
 
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +23,27 @@ Fetch = Callable[[str, str, str], Sequence[Any]]
 Progress = Callable[[str, str, int, int], None]
 
 
-def fetch_from_hub(hub_id: str, config: str, split: str) -> Sequence[Any]:
-    """Fetch by the ``datasets`` library. Raises ``DataError`` if it is not installed or fails."""
+@contextmanager
+def refusing_datasets() -> Iterator[Any]:
+    """The ``datasets`` library. Raises ``DataError`` if it is not installed, or for what it raises in the block."""
     try:
-        # by name, because any folder called datasets on the path imports as an empty module
-        from datasets import disable_progress_bars, load_dataset
-    except ImportError as error:
+        import datasets
+
+        datasets.load_dataset  # noqa: B018  # any folder called datasets on the path imports as an empty module
+    except (ImportError, AttributeError) as error:
         raise DataError("the datasets library is not installed; pip install 'llm-as-judge[data]'") from error
-    disable_progress_bars()
+    datasets.disable_progress_bars()
     try:
-        records: Sequence[Any] = load_dataset(hub_id, config, split=split)
+        yield datasets
     except Exception as error:  # errors of a dozen libraries, without a common base
         reason = str(error).strip().split("\n")[0] or type(error).__name__
         raise DataError(f"{type(error).__name__}: {reason[:300]}") from error
+
+
+def fetch_from_hub(hub_id: str, config: str | None, split: str) -> Sequence[Any]:
+    """Fetch by the ``datasets`` library. Raises ``DataError`` if it is not installed or fails."""
+    with refusing_datasets() as datasets:
+        records: Sequence[Any] = datasets.load_dataset(hub_id, config, split=split)
     return records
 
 

@@ -66,9 +66,7 @@ class Mixture:
     ) -> None:
         self._sizes, self._seed = sizes, f"{seed}/{mix}"
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
-        members = {
-            domain: [name for name in sorted(sizes) if sizes[name] and domains[name] == domain] for domain in wanted
-        }
+        members = {of: [name for name in sorted(sizes) if sizes[name] and domains[name] == of] for of in wanted}
         for domain, ratio in wanted.items():
             if not members[domain]:
                 raise ConfigError(

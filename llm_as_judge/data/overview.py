@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.data.files import check_whole
+from llm_as_judge.data.forms import NO_FIELDS, Fields
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import INFO, SIDES
 from llm_as_judge.errors import DataError
@@ -18,13 +19,13 @@ from llm_as_judge.types import Domain, Problem
 _SHOWN = 300
 
 
-def inspect_file(path: Path, examples: int = 1) -> dict[str, Any]:
+def inspect_file(path: Path, examples: int = 3, fields: Fields = NO_FIELDS) -> dict[str, Any]:
     """The datasets in a file or folder, by name; one with several domains has an entry for each.
 
     Raises ``DataError`` with every bad record.
     """
     sets: defaultdict[tuple[str, Domain], list[Problem]] = defaultdict(list)
-    for problem in read_problems(path):
+    for problem in read_problems(path, fields):
         sets[problem.question.dataset, problem.question.domain].append(problem)
     datasets = [dataset for dataset, _ in sets]
     return {
@@ -33,7 +34,7 @@ def inspect_file(path: Path, examples: int = 1) -> dict[str, Any]:
     }
 
 
-def inspect_folder(out: Path, examples: int = 1) -> dict[str, Any]:
+def inspect_folder(out: Path, examples: int = 3) -> dict[str, Any]:
     """The mixes of a processed folder, by side, and the notes of ``info.json``.
 
     Raises ``DataError`` if ``info.json`` is missing, or a file differs from the one it lists.
@@ -66,7 +67,7 @@ def _facts(domain: Domain, problems: Sequence[Problem], examples: int) -> dict[s
 
 def _example(problem: Problem) -> dict[str, str]:
     question, reference = problem.question, problem.reference
-    answer = reference.tests or " | ".join(reference.answers) or "unanswerable"
+    answer = reference.tests or " | ".join(reference.answers) or ("unanswerable" if reference.unanswerable else "none")
     return {"id": question.id, "problem": _cut(question.statement), "answer": _cut(answer)}
 
 

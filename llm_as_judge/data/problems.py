@@ -1,6 +1,6 @@
 """Problems from the user's files: loading, choosing a representative part, finding test sets.
 
-A file may hold records of any benchmark, recognised by their fields, or of the project's own format. If records cannot
+A file may hold records of any benchmark, of the project's own format or of another (``forms``). If records cannot
 be read, loading fails with file, line and reason of each; a smaller training set is never used silently.
 """
 
@@ -10,19 +10,19 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.data.benchmarks import custom
-from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
+from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms
+from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.types import DOMAINS, Problem
+from llm_as_judge.types import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -32,26 +32,27 @@ _SPLITS = ("train", "test", "dev", "val", "valid", "validation")
 TEST_SETS = Path("data/test")
 
 
-def read_problems(path: Path) -> list[Problem]:
-    """All problems of a file or folder, each with the name of its benchmark.
+def read_problems(path: Path, fields: Fields = NO_FIELDS) -> list[Problem]:
+    """All problems of a file or folder, each with the name of its benchmark; ``fields`` are those of ``data.fields``.
 
     Raises ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
     """
     check_whole(path)
     variants: dict[str, set[str]] = {}
 
-    def parse(record: Record) -> Problem:
-        name = recognise(record)
-        if not (dataset := DATASETS.get(name)):
-            return custom.parse(record)
+    def parse(forms: Forms, record: Record) -> Problem:
+        dataset, record = forms(record)
+        if not dataset:
+            return parse_own(record)
         problem, variant = dataset.parse(record), dataset.variant(record)
-        variants.setdefault(name, set()).add(variant)
+        variants.setdefault(problem.question.dataset, set()).add(variant)
         return replace(problem, benchmark=variant)
 
     problems: list[Problem] = []
     faults = Faults()
     for file in files_in(path):
-        problems += (replace(problem, place=place) for place, problem in parsed(file, parse, faults))
+        of_file = partial(parse, Forms(file, fields))
+        problems += (replace(problem, place=place) for place, problem in parsed(file, of_file, faults))
     if faults.count:
         raise DataError(str(faults))
     if not problems:
@@ -69,7 +70,7 @@ def file_name(path: Path, dataset: str = "") -> str:
     return "" if re.sub(rf"_(?:{'|'.join(_SPLITS)})$", "", own) == dataset else own
 
 
-def measured_problems(path: Path, limit: int | None = None) -> list[Problem]:
+def measured_problems(path: Path, limit: int | None = None, fields: Fields = NO_FIELDS) -> list[Problem]:
     """The distinct problems of a file or folder to measure on, or at most ``limit`` of them, spread over it.
 
     Copies of a problem are no further evidence: they are left out with a warning. They still count in the shares of
@@ -77,7 +78,7 @@ def measured_problems(path: Path, limit: int | None = None) -> list[Problem]:
     """
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
-    problems = read_problems(path)
+    problems = read_problems(path, fields)
     found = list({(asked(problem), problem.reference): problem for problem in reversed(problems)}.values())[::-1]
     if len(found) < len(problems):
         copies = len(problems) - len(found)
@@ -86,23 +87,6 @@ def measured_problems(path: Path, limit: int | None = None) -> list[Problem]:
             f"intervals are over the {len(found)} distinct ones"
         )
     return spread(found, limit, problems) if limit else found
-
-
-def recognise(record: Record) -> str:
-    """Name of the benchmark of ``record``, or ``custom`` for the project's own format. Raises ``DataError``."""
-    has = record.keys()
-    named = custom.spelt(record)
-    if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
-        return "custom"
-    for name, dataset in reversed(list(DATASETS.items())):
-        if dataset.recognises(record):
-            return name
-    if "problem" in named and {"answer", "tests"} & named.keys():
-        raise DataError("field 'type' is missing: one of " + ", ".join(DOMAINS))
-    raise DataError(
-        f"fields {sorted(map(str, has))} are those of no known benchmark; the project's own format has "
-        "problem, answer and type"
-    )
 
 
 def each_set(places: Sequence[Path]) -> list[Path]:

@@ -6,17 +6,18 @@ Each problem is held in memory once, as the line that is written, so memory grow
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from llm_as_judge.data.benchmarks import custom
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
+from llm_as_judge.data.forms import Fields, Forms, to_record
+from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -39,8 +40,8 @@ _encode = msgspec.json.Encoder().encode
 class Job:
     """A request to process raw files.
 
-    ``custom``: users' own files. ``any_split``: if the configured splits have no files, use those that do. ``tell``
-    receives progress messages.
+    ``custom``: users' own files, ``fields`` the paths in their records. ``any_split``: if the configured splits have no
+    files, use those that do. ``tell`` receives progress messages.
     """
 
     mix: Mix
@@ -48,6 +49,7 @@ class Job:
     out: Path
     mode: SplitMode = "plan-c"
     custom: tuple[Path, ...] = ()
+    fields: Fields = field(default_factory=dict)
     any_split: bool = False
     tell: Callable[[str], None] = lambda line: None
 
@@ -139,16 +141,15 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
             if job.mode == "official" and dataset.split_of:
                 parse, splits = partial(_of_split, dataset, splits[0]), list(source.splits)
             try:
-                pools.append(
-                    _Pool(pool, [f for split in splits for f in raw_files(job.raw, name, source, split)], parse)
-                )
+                files = [file for split in splits for file in raw_files(job.raw, name, source, split)]
+                pools.append(_Pool(pool, files, parse))
             except DataError as error:
                 missing.append(str(error))
     if missing:
         raise DataError("\n".join(missing))
     if job.custom:
         own = [file for path in job.custom for file in files_in(path)]
-        pools.append(_Pool("custom", own, custom.parse))
+        pools.append(_Pool("custom", own, parse_own))
     if not pools:
         raise ConfigError("there is nothing to process: name --datasets or --custom FILE")
     return pools
@@ -162,18 +163,22 @@ def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | Non
 def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     """The entries of every pool, users' own by domain (``custom_math``). Raises ``DataError`` with every bad record."""
     entries: dict[str, list[Entry]] = {}
-    faults, seed = Faults(), job.mix.seed
+    faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
         for file in pool.files:
-            for _, problem in parsed(file, pool.parse, faults):
+            parse = Forms(file, job.fields).parse if pool.name == "custom" else pool.parse
+            for _, problem in parsed(file, parse, faults):
+                unanswered += not problem.reference.given
                 name = f"custom_{problem.question.domain}" if pool.name == "custom" else pool.name
-                entry = entry_of(problem, seed, _line(custom.to_record(problem)))
+                entry = entry_of(problem, seed, _line(to_record(problem)))
                 entries.setdefault(name, []).append(entry)
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
     if not entries:
         raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
     job.tell(f"read {sum(map(len, entries.values())):,} records")
+    if unanswered:
+        job.tell(f"{unanswered:,} of them have no answer: only judge.function can say what is right")
     return entries
 
 

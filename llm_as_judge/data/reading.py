@@ -1,11 +1,13 @@
 """Raw records of a file, one at a time; unreadable ones with place and reason.
 
-Formats: JSON lines; JSON documents (an array, an object with an array ``data``, or objects one after another); MMLU's
-CSV; each also gzipped. Memory is bounded by ``LONGEST``, whatever the file's size or compression. A bad line does not
-end a JSON-lines file; the first syntax error ends a JSON document.
+Formats: JSON lines; JSON documents (an array, an object with an array ``data``, or objects one after another); CSV with
+a header, or MMLU's; each also gzipped. The ``datasets`` library reads Parquet, Arrow and the Hugging Face hub
+(``hub:owner/name[/configuration][:split]``). Memory is bounded by ``LONGEST``, whatever the file's size or
+compression. A bad line does not end a JSON-lines file; the first syntax error ends a JSON document.
 """
 
 import csv
+import glob
 import gzip
 import io
 import json
@@ -22,11 +24,13 @@ from llm_as_judge.data.benchmarks import mmlu, squad2
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError
 
-ENDINGS = ".json, .jsonl or .csv (MMLU's), or one of them and .gz"
+ENDINGS = ".json, .jsonl or .csv, one of them and .gz, .parquet or .arrow"
 #: Maximum bytes of one record. A record of the benchmarks has at most some 10 kB, an article of SQuAD 500 kB.
 LONGEST = 16 << 20
 _TOO_LONG = f"longer than {LONGEST >> 20} MB"
 _CHUNK = 1 << 20
+_ROWS = 32  # of a table, held at once
+_HUB = re.compile(r"hub:([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?::([\w.-]+))?")
 #: Start of an array, which may be in an object as in SQuAD's release: fields before ``data`` must be scalars.
 _ARRAY = re.compile(r'\s*(?:\{\s*("[^"\\]*"\s*:\s*("[^"\\]*"|[\w.+-]+)\s*,\s*)*"data"\s*:\s*)?\[')
 _BETWEEN = re.compile(r"[\s,]*")
@@ -55,7 +59,12 @@ class Faults:
 
 
 def files_in(path: Path) -> list[Path]:
-    """The file itself, or all readable files under a folder in sorted order. Raises ``DataError`` if there are none."""
+    """The file itself, all readable files under a folder in sorted order, or the cached files of a hub's data set.
+
+    Raises ``DataError`` if there are none.
+    """
+    if str(path).startswith("hub:"):
+        return _from_hub(str(path))
 
     def stop(error: OSError) -> None:
         raise error
@@ -96,7 +105,7 @@ def read(path: Path) -> Iterator[tuple[str, Raw]]:
     reader = _READERS.get(_suffix(path))
     if reader is None:
         raise DataError(f"{path}: cannot read {path.suffix or 'a file without suffix'}; use {ENDINGS}")
-    where, number = f"{path}:{'record ' if reader is _document else ''}", 0
+    where, number = f"{path}:{'record ' if reader in (_document, _table) else ''}", 0
     try:
         if path.exists() and not path.is_file():
             raise OSError("not a regular file")  # reading a pipe without a writer never ends
@@ -106,7 +115,7 @@ def read(path: Path) -> Iterator[tuple[str, Raw]]:
                     yield f"{where}{number}", record
     except (OSError, EOFError, zlib.error) as error:
         yield f"{where}{number + 1}", DataError(f"cannot be read: {error}")
-    except (ValueError, RecursionError, csv.Error) as error:
+    except (DataError, ValueError, RecursionError, csv.Error) as error:
         yield f"{where}{number + 1}", _fault(error)
 
 
@@ -157,12 +166,50 @@ def _json_lines(file: IO[bytes]) -> Iterator[Raw | None]:
             yield _fault(error)
 
 
-def _csv(file: IO[bytes]) -> Iterator[Raw]:
+def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
+    header = None
     for row in csv.reader(line[:LONGEST].decode("utf-8-sig") for line in _lines(file)):
+        if header is None:
+            header = [] if mmlu.is_row(row) else row
+            if header:
+                yield None
+                continue
         try:
-            yield mmlu.from_row(row)
+            yield mmlu.from_row(row) if not header else _by_column(header, row)
         except DataError as error:
             yield error
+
+
+def _by_column(header: list[str], row: list[str]) -> Record:
+    if len(row) != len(header):
+        raise DataError(f"the header names {len(header)} columns ({', '.join(header)}), and the row has {len(row)}")
+    return {name: value for name, value in zip(header, row, strict=True) if value}
+
+
+def _table(file: IO[bytes]) -> Iterator[Raw]:
+    """The rows of a Parquet or Arrow file, as they are stored: images and sounds are not decoded."""
+    from llm_as_judge.data.download import refusing_datasets
+
+    path = Path(file.name)
+    with refusing_datasets() as datasets:
+        place = glob.escape(str(path))
+        rows = datasets.load_dataset(path.suffix[1:], data_files=place, split="train", streaming=True)
+        for table in rows.with_format("arrow").iter(batch_size=_ROWS):
+            yield from table.to_pylist()
+
+
+def _from_hub(name: str) -> list[Path]:
+    """The files in which ``datasets`` keeps a split of a data set on the hub. Raises ``DataError``."""
+    from llm_as_judge.data.download import fetch_from_hub
+
+    if not (parts := _HUB.fullmatch(name)):
+        raise DataError(f"{name}: write hub:owner/name, hub:owner/name:split or hub:owner/name/configuration:split")
+    try:
+        records: Any = fetch_from_hub(parts[1], parts[2], parts[3] or "train")
+    except DataError as error:
+        cure = "without a network, name a file: .parquet, .arrow or .jsonl"
+        raise DataError(f"{name}: cannot be fetched: {error}; {cure}") from error
+    return [Path(file["filename"]) for file in records.cache_files]
 
 
 def _document(file: IO[bytes]) -> Iterator[Raw]:
@@ -205,5 +252,5 @@ def _values(file: io.TextIOWrapper) -> Iterator[Any]:
 
 
 _READERS: dict[str, Callable[[IO[bytes]], Iterator[Raw | None]]] = {
-    ".json": _document, ".jsonl": _json_lines, ".csv": _csv,
+    ".json": _document, ".jsonl": _json_lines, ".csv": _csv, ".parquet": _table, ".arrow": _table,
 }  # fmt: skip

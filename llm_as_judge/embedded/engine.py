@@ -227,10 +227,8 @@ class NanoEngine:
         """Raise ``ValueError`` for a request that does not fit."""
         if not request.prompt:
             raise ValueError("the prompt is empty")
-        if len(request.prompt) >= self.max_length:
-            raise ValueError(
-                f"the prompt has {len(request.prompt)} tokens; this model reads at most {self.max_length - 1}"
-            )
+        if (length := len(request.prompt)) >= self.max_length:
+            raise ValueError(f"the prompt has {length} tokens; this model reads at most {self.max_length - 1}")
 
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> list[Request]:

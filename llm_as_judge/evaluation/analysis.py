@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from llm_as_judge.evaluation.intervals import mean, mean_known
-from llm_as_judge.events import EvalEvent, RolloutEvent, RunEvent, StepReport
+from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import DOMAINS, Domain
@@ -140,11 +140,7 @@ class Story:
     ``worst`` differ in domain, shape or outcome. ``results`` is the run's results file; empty until its end.
     """
 
-    log: Path
-    run: RunEvent
-    steps: Sequence[StepReport]
-    evals: Sequence[EvalEvent]
-    seconds: float  # of all sessions
+    log: LogReader
     costs: Sequence[float]  # of all replies up to each step, also of those from the cache
     before: Mapping[Domain, Counter[str]]
     after: Mapping[Domain, Counter[str]]
@@ -174,11 +170,7 @@ def read_story(log: Path, results: Path) -> Story:
     few = max(1, round(ENDS * len(rollouts)))
     saved = read_json(results)
     return Story(
-        log=log,
-        run=reader.run,
-        steps=reader.steps,
-        evals=reader.evals,
-        seconds=reader.seconds,
+        log=reader,
         costs=list(itertools.accumulate(sum(rollout.cost for rollout in own) for own in rollouts)),
         before=_shapes(rollouts[:few]),
         after=_shapes(rollouts[-few:]),

@@ -16,7 +16,7 @@ from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, as_json, estimate, mean
-from llm_as_judge.evaluation.official import share
+from llm_as_judge.evaluation.official import mean_score, share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
@@ -36,6 +36,7 @@ class Row:
     plan: Mapping[str, str]  # of each domain or dataset; empty for a policy
     by_problem: tuple[float | None, ...]  # share right of each, None = unscored
     overall: Estimate
+    score: Estimate | None  # mean score; None if the verdicts are right and wrong only
     domains: Mapping[Domain, Estimate]
     datasets: Mapping[str, Estimate]
     ran: Estimate  # share of workflows that ran to an answer
@@ -48,7 +49,8 @@ class Row:
         costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
         datasets = {"datasets": as_json(self.datasets)}
         shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran})
-        return {**shares, **datasets, **costs, "without_operators": self.idle}
+        score = {"score": self.score.value} if self.score else {}
+        return {**shares, **score, **datasets, **costs, "without_operators": self.idle}
 
 
 def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str, str] | None = None) -> Row:
@@ -64,7 +66,7 @@ def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str
     answered = estimate([mean([float(r.outcome == "finished") for r in records]) for records in problems])
     costs = [mean([getattr(r, kind) for r in ran]) for kind in ("executor_tokens", "cost", "seconds")]
     costs.append(mean([float(not record.operators) for record in ran]))
-    return Row(name, plan or {}, shares, estimate(shares), domains, datasets, answered, *costs)
+    return Row(name, plan or {}, shares, estimate(shares), mean_score(problems), domains, datasets, answered, *costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,15 @@ class Matrix:
         return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
 
     def best(self, group: Group = lambda record: "") -> dict[str, str]:
-        """The plan with the highest accuracy in each group of problems; the cheapest of several, unscored ones last."""
+        """The plan with the highest accuracy in each group of problems; of several the one with the best mean score,
+        then the cheapest; unscored ones last.
+        """
 
-        def worth(plan: str, of: str) -> tuple[float, float]:
+        def worth(plan: str, of: str) -> tuple[float, float, float]:
             found = row(plan, [[r] for r in self.evaluations[plan] if group(r) == of])
             right, tokens = found.overall.value, found.tokens
-            return (-1.0, 0.0) if math.isnan(right) else (right, -tokens)
+            score = found.score.value if found.score else 0.0
+            return (-1.0, 0.0, 0.0) if math.isnan(right) else (right, score, -tokens)
 
         groups = dict.fromkeys(group(record) for records in self.problems for record in records.values())
         return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in groups}

@@ -3,16 +3,26 @@
 Most rows except those of policies come from one matrix of plans (``baselines``), so no workflow runs twice. The oracles
 choose on the problems they are measured on: they are upper bounds. The best single workflow is chosen on training
 problems (``commands.compare``).
+
+A full comparison runs every plan on every held-out problem, which a slow or dear executor forbids. ``chosen_rows`` runs
+only methods that are chosen on a few training problems.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from random import Random
 from typing import Any, Literal
 
 from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
+from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, paired_difference
+from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.evaluation.voting import DRAFTS
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.rl.rollout import RolloutParts
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "single call (IO)"
 UNTRAINED, WARMED_UP, TRAINED = "untrained policy", "after the warm-up", "trained policy"
@@ -30,6 +40,11 @@ METHODS: Mapping[str, Mapping[Domain, str]] = {
     "AFlow's first round": FIRST_ROUND,
     "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "answer"},
 }
+#: The plans to choose from.
+CANDIDATES = ("direct", "answer", "answer_review", "program", "code", "code_test")
+#: Opens the ledger of a method with the given plans.
+Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger]]
+SINGLE, BY_DOMAIN, RANDOM = "single call", "best workflow of each domain on training problems", "random policy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +80,15 @@ def compare(
         made = [*further, *known, random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
         made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     policy = measured[-1]
-    return [
-        Compared(one, None if one is policy else paired_difference(policy.by_problem, one.by_problem)) for one in made
-    ]
+    own = policy.by_problem
+    return [Compared(one, None if one is policy else paired_difference(own, one.by_problem)) for one in made]
 
 
 def problem_oracle(matrix: Matrix) -> Row:
-    """The cheapest correct plan of each problem, or the cheapest if none is correct."""
+    """The cheapest correct plan of each problem, or the cheapest of the best score if none is correct."""
 
-    def cost(record: RolloutEvent) -> tuple[bool, bool, int]:
-        return record.correct is None, not record.correct, record.executor_tokens
+    def cost(record: RolloutEvent) -> tuple[bool, bool, float, int]:
+        return record.correct is None, not record.correct, -(record.score or 0.0), record.executor_tokens
 
     best = [[min(records.values(), key=cost)] for records in matrix.problems]
     return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.domains, "any"))
@@ -88,3 +102,29 @@ def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list
         if not found or one.overall.value > found[-1].overall.value:
             found.append(one)
     return found
+
+
+async def chosen_rows(
+    training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log, untried: str = "answer"
+) -> list[Row]:
+    """The rows on ``problems``; a domain without training problems gets the plan ``untried``."""
+    domains = list(dict.fromkeys(problem.question.domain for problem in problems))
+    plans = list(training.evaluations)
+    by_domain = training.best(lambda record: record.domain)
+    methods: Mapping[str, Mapping[str, str]] = {
+        SINGLE: {domain: DRAFTS[domain] for domain in domains},
+        BEST_SINGLE: dict.fromkeys(domains, training.best()[""]),
+        BY_DOMAIN: {domain: by_domain.get(domain, untried) for domain in domains},
+        RANDOM: {},
+    }
+    rows = []
+    for name, plan_of in methods.items():
+
+        def text(question: Question, plan_of: Mapping[str, str] = plan_of) -> str:
+            plan = plan_of.get(question.domain) or Random(f"plan/{question.id}").choice(plans)
+            return workflow(SHAPES[plan], question.domain)
+
+        with log(name, [f"{domain}: {plan}" for domain, plan in plan_of.items()] or plans) as ledger:
+            records = await evaluate(problems, Given(text), parts, log=ledger)
+        rows.append(row(name, [[record] for record in records], plan_of or dict.fromkeys(domains, "any")))
+    return rows

@@ -7,7 +7,7 @@ Infrastructure faults are counted and left out of every mean.
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.config.schema import Config
@@ -56,10 +56,9 @@ class PolicyAuthor:
 
     def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
         """Completions are ``verbatim`` where the prompt exceeds ``training.prompt_max_length``: nothing is sampled."""
-        generation, training = self.config.generation, self.config.training
         asked = [self.prompt(question) for question in questions]
         ids = [self.policy.encode(prompt) for prompt in asked]
-        limit = training.prompt_max_length
+        limit = self.config.training.prompt_max_length
         long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit}
         if long:
             named = ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items())
@@ -67,15 +66,8 @@ class PolicyAuthor:
                 f"no workflow is written for {len(long)} of {len(ids)} problems, and they count as wrong; raise "
                 f"training.prompt_max_length={limit}, which their prompts exceed: {named}"
             )
-        self.engine.sync(self.policy, self.version)
-        sampled = self.engine.generate(
-            [prompt for i, prompt in enumerate(ids) if i not in long],
-            samples,
-            sampling=Sampling(generation.eval_temperature, generation.top_p, generation.top_k),
-            max_new_tokens=training.response_max_length,
-            seed=1_000_003 + training.seed + start,
-        )
-        groups = iter(sampled)
+        fitting = [prompt for i, prompt in enumerate(ids) if i not in long]
+        groups = iter(self._synced().generate(fitting, samples, **self._request(1_000_003 + start)))
         return [
             _verbatim(_TOO_LONG.format(long[i], limit), samples)
             if i in long
@@ -85,17 +77,16 @@ class PolicyAuthor:
 
     def again(self, completions: Sequence[Completion], told: Sequence[str], start: int = 0) -> list[Completion]:
         """Each of ``completions`` with a repair turn, after what it is ``told``."""
-        generation, training = self.config.generation, self.config.training
+        return next_turns(self.policy, self._synced(), completions, told, **self._request(2_000_003 + start))
+
+    def _synced(self) -> Engine:
         self.engine.sync(self.policy, self.version)
-        return next_turns(
-            self.policy,
-            self.engine,
-            completions,
-            told,
-            sampling=Sampling(generation.eval_temperature, generation.top_p, generation.top_k),
-            max_new_tokens=training.response_max_length,
-            seed=2_000_003 + training.seed + start,
-        )
+        return self.engine
+
+    def _request(self, seed: int) -> dict[str, Any]:
+        generation, training = self.config.generation, self.config.training
+        sampling = Sampling(generation.eval_temperature, generation.top_p, generation.top_k)
+        return {"sampling": sampling, "max_new_tokens": training.response_max_length, "seed": seed + training.seed}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,17 @@
 """Averages the official metric of a benchmark, which ``data.catalog.metric_of`` chooses, under its published name.
 
-Neither the reward nor an LLM judge is involved. A workflow that failed gave no answer and counts 0, also if the right
-answer is that there is none. Infrastructure faults are counted and left out. Where no usual scorer decided, the rules
-did, and the name says so.
+Neither the reward nor an LLM judge is involved; data without such a metric may be judged by the user's own function. A
+workflow that failed gave no answer and counts 0, also if the right answer is that there is none. Infrastructure faults
+are counted and left out. Where no usual scorer decided, the rules did, and the name says so.
 """
 
 from collections.abc import Mapping, Sequence
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.evaluation.intervals import Estimate, estimate, mean, pass_at_k
+from llm_as_judge.events import RolloutEvent
 
-BY_RULES = "accuracy by rules"
+BY_RULES, BY_FUNCTION, MEAN_SCORE = "accuracy by rules", "right by judge.function", "mean score"
 #: Scores whose mean is over all problems, then those that only some problems have.
 _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
     "gsm8k": (("flexible-extract", "strict-match"), ()),
@@ -25,11 +26,15 @@ def official(
     metric: Metric,
     scores: Sequence[Sequence[Mapping[str, float]]],
     correct: Sequence[Sequence[bool | None]],
+    own: Sequence[Sequence[float | None]] = (),
 ) -> dict[str, Estimate]:
     """The metric as means by name, the headline one first, over problems with one or more samples each.
 
-    ``scores`` are those of ``answers.metrics`` (empty: unscored), ``correct`` the verdicts (None: unscored).
+    ``scores`` are those of ``answers.metrics`` (empty: unscored), ``own`` those of the user's own function if it
+    decided, ``correct`` the verdicts (None: unscored).
     """
+    if own:
+        return {BY_FUNCTION: estimate([share(c) for c in correct]), MEAN_SCORE: estimate([share(s) for s in own])}
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
         return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}
@@ -47,6 +52,13 @@ def share(scores: Sequence[float | None]) -> float | None:
     """Mean over the scored samples of one problem, of correct answers their share; None if none was scored."""
     known = [float(score) for score in scores if score is not None]
     return mean(known) if known else None
+
+
+def mean_score(problems: Sequence[Sequence[RolloutEvent]]) -> Estimate | None:
+    """Mean score of the samples of problems; None if the verdicts are right and wrong only."""
+    if all(record.score is None for samples in problems for record in samples):
+        return None
+    return estimate([share([record.worth for record in samples]) for samples in problems])
 
 
 def _pass(correct: Sequence[bool | None], k: int) -> float | None:

@@ -9,8 +9,9 @@ from typing import Any
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean
-from llm_as_judge.evaluation.official import official, share
+from llm_as_judge.evaluation.official import mean_score, official, share
 from llm_as_judge.events import RolloutEvent
+from llm_as_judge.files import picked
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.shapes import name_of
 
@@ -20,6 +21,7 @@ class Summary:
     """Shares in [0, 1] with 95 % intervals over problems; counts are of workflows, most frequent first."""
 
     overall: Estimate  # accuracy by the official verdict
+    score: Estimate | None  # mean score; None if the verdicts are right and wrong only
     domains: Mapping[Domain, Estimate]
     valid_rate: Estimate
     official: Mapping[str, Mapping[str, Estimate]]  # by dataset and metric, the headline metric first
@@ -44,19 +46,13 @@ class Summary:
                 dataset: {"name": next(iter(own)), **as_json(own), "problems": {name: e.n for name, e in own.items()}}
                 for dataset, own in self.official.items()
             },
+            "score": self.score and self.score.value,
             "problems": self.overall.n,
             "unscored": sum(self.unscored.values()),
             "unscored_reasons": self.unscored,
-            "abstained": self.abstained,
-            "between": self.between,
-            "outcomes": self.outcomes,
-            "invalid": self.invalid,
-            "shapes": self.shapes,
             "without_operators": self.idle,
             "executor_tokens": self.tokens,
-            "seconds": self.seconds,
-            "cost": self.cost,
-            "repaired": self.repaired,
+            **picked(self, "abstained between outcomes invalid shapes seconds cost repaired"),
             "first_attempt": self.first and _outline(self.first),
         }
 
@@ -69,6 +65,7 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
     runs = [r for r in records if r.outcome != "fault"]
     return Summary(
         overall=estimate(by_problem),
+        score=mean_score(problems),
         domains={
             d: estimate([s for s, p in zip(by_problem, problems, strict=True) if p[0].domain == d]) for d in domains
         },
@@ -98,7 +95,9 @@ def _outline(summary: Summary) -> dict[str, Any]:
 def _official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> Mapping[str, Estimate]:
     own = [samples for samples in problems if samples[0].dataset == dataset]
     metric = metric_of(dataset, {samples[0].domain for samples in own})
-    return official(metric, [[r.scores for r in p] for p in own], [[r.correct for r in p] for p in own])
+    by_function = any(r.tier == "function" for samples in own for r in samples)
+    worths = [[r.worth for r in samples] for samples in own] if by_function else ()
+    return official(metric, [[r.scores for r in p] for p in own], [[r.correct for r in p] for p in own], worths)
 
 
 def _between(problems: Sequence[Sequence[RolloutEvent]]) -> tuple[float, float]:

@@ -21,7 +21,7 @@ from llm_as_judge.evaluation.intervals import mean
 from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
-from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import CodeResult
@@ -86,7 +86,7 @@ async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: Ru
     return answered[keys.index(Counter(keys).most_common(1)[0][0])]
 
 
-async def best_constants(training: Sequence[Problem], judge: Judge) -> dict[str, str]:
+async def best_constants(training: Sequence[Problem], judge: AnyJudge) -> dict[str, str]:
     """The answer to every question of a dataset that is right most often on ``training`` problems."""
     found = {}
     for dataset in dict.fromkeys(problem.question.dataset for problem in training):

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict
 
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.integrations.background import Background, shared
+from llm_as_judge.integrations.score import Background, shared
 from llm_as_judge.solver import Draw
 from llm_as_judge.solver import Solver as Policy
 from llm_as_judge.types import Domain

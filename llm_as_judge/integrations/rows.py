@@ -11,13 +11,15 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from llm_as_judge.assembly.check import refuse_vacuous
+from llm_as_judge.assembly.check import check_before
 from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
-from llm_as_judge.data.benchmarks.custom import to_record
+from llm_as_judge.data.forms import to_record
 from llm_as_judge.data.problems import spread
 from llm_as_judge.integrations.score import RECORD
+from llm_as_judge.judging.judge import RULES_ONLY, Judge
+from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.chat import messages_for
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.sandbox.host import Sandbox
@@ -46,9 +48,10 @@ def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
 
     async def check() -> None:
         async with Sandbox(config.sandbox) as sandbox:
-            await refuse_vacuous(problems, sandbox)
+            judge = OwnJudge(config.judge) if config.judge.function else Judge(RULES_ONLY)
+            await check_before(problems, sandbox, judge)
 
-    if any(problem.reference.tests and problem.place for problem in problems):
+    if config.judge.function or any(problem.place for problem in problems):
         with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
             thread.submit(asyncio.run, check()).result()
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))

@@ -9,27 +9,62 @@ The workflow runs in the sandbox with the executor and is judged and rewarded as
 """
 
 import asyncio
+import concurrent.futures
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import msgspec
 
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.data.benchmarks.custom import parse
+from llm_as_judge.data.forms import parse
 from llm_as_judge.errors import DataError
-from llm_as_judge.integrations.background import Background, shared
-from llm_as_judge.rl.rollout import RolloutParts, roll_out, run_attempt, to_repair
-from llm_as_judge.types import Attempt, Completion, Group, Problem, Rollout
+from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair
+from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
+P = ParamSpec("P")
+T = TypeVar("T")
 #: Column of a row with the whole problem, as JSON in the project's own format.
 RECORD = "record"
 Row = Mapping[str, Any]
+
+
+def shared(make: Callable[P, T]) -> Callable[P, T]:
+    """``make`` with one result per process and arguments; simultaneous first calls wait for one of them."""
+    cached: Any = cache(make)
+    lock = threading.Lock()
+
+    @wraps(make)
+    def get(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            result: T = cached(*args, **kwargs)
+        return result
+
+    return get
+
+
+class Background:
+    """An event loop in its own thread, until ``close`` or the end of the process, for callers with another or none."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=name)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+        """Start ``work``; its future can be awaited or cancelled from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def problem_of(row: Row) -> Problem:
@@ -139,7 +174,4 @@ class _Services:
     ) -> Rollout:
         async with self._limit:
             rollout = await roll_out(problem, completion, self._parts, seed, attempts)
-        if self._parts.extra is None:
-            return rollout
-        (group,) = await self._parts.extra.add([Group(problem, (rollout,))])
-        return group.rollouts[0]
+        return (await completed({(0, 0): rollout}, self._parts))[0, 0]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.files import picked
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
 from llm_as_judge.llm.client import derived_seed
@@ -120,29 +121,18 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
         **loss,
         "use_cpu": device.type == "cpu",
         "bf16": device.type == "cuda",
-        "seed": training.seed,
-        "max_steps": training.max_steps,
+        **picked(training, "seed max_steps learning_rate warmup_steps weight_decay max_grad_norm epsilon beta"),
+        **picked(training, "use_bias_correction_kl scale_rewards mask_truncated_completions"),
+        **picked(generation, "temperature top_p top_k"),
         "num_generations": training.num_return_sequences_in_group,
         "per_device_train_batch_size": training.num_return_sequences_in_group,
         "gradient_accumulation_steps": training.rollout_batch_size,
         "num_iterations": training.ppo_epochs,
-        "learning_rate": training.learning_rate,
         "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": training.warmup_steps,
         "adam_beta2": 0.99,
-        "weight_decay": training.weight_decay,
-        "max_grad_norm": training.max_grad_norm,
-        "epsilon": training.epsilon,
         # For cispo, TRL's value caps the ratio itself.
         "epsilon_high": training.epsilon_high + (training.loss_type == "cispo"),
-        "beta": training.beta,
-        "use_bias_correction_kl": training.use_bias_correction_kl,
-        "scale_rewards": training.scale_rewards,
         "max_completion_length": training.response_max_length,
-        "mask_truncated_completions": training.mask_truncated_completions,
-        "temperature": generation.temperature,
-        "top_p": generation.top_p,
-        "top_k": generation.top_k,
         "shuffle_dataset": False,  # the rows are in the order of the configured mixture
         "chat_template_kwargs": {"enable_thinking": generation.thinking},
     }

@@ -21,6 +21,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.types import Domain, Execution, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"
@@ -168,7 +169,7 @@ def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
 
 
 async def calibrate(
-    judge: Judge,
+    judge: AnyJudge,
     pairs: Sequence[Pair],
     attacks: Sequence[str] = tuple(ATTACKS),
     constants: Sequence[str] = CONSTANTS,

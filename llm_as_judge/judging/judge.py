@@ -70,6 +70,8 @@ class Judge:
             return Verdict(True, "rules", "no answer, as the reference says")
         if answer is None or not answer.strip():
             return Verdict(False, "rules", "no answer given")
+        if not reference.given:
+            return Verdict(None, "none", "the problem has neither an answer nor tests to judge by")
         if reference.tests:
             return await self._run_tests(question, reference, answer)
         references = ("unanswerable",) if reference.unanswerable else reference.answers
@@ -80,6 +82,11 @@ class Judge:
         if self._llm is None:
             return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong")
         return await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
+
+    def scores(self, problem: Problem) -> bool:
+        """Whether hidden tests or a usual scorer decide, and not the rules."""
+        metric = metric_of(problem.question.dataset, (problem.question.domain,))
+        return bool(problem.reference.tests) or metric not in ("accuracy", "pass@k")
 
     async def _scored(self, problem: Problem, answer: str | None) -> Verdict | None:
         """The verdict of the benchmark's usual scorer; None if there is none."""

@@ -100,9 +100,8 @@ def attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention function for transformers: plain attention without ``tree``. Returns [1, T, H, D]."""
     if tree is None:
-        return sdpa_attention_forward(
-            module, query, key, value, attention_mask, dropout=dropout, scaling=scaling, **kwargs
-        )
+        kwargs |= {"dropout": dropout, "scaling": scaling}
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
     if dropout:
         raise RuntimeError(f"a shared prefix has one activation for many sequences: no dropout, got {dropout}")
     if tree.caught is not None:

@@ -80,11 +80,9 @@ class UserTurn:
                 "workflow.repairs=0"
             )
         between, after = text.rpartition(reply)[2].split(told)
-        before = tokenizer.encode(between, add_special_tokens=False)
+        before, behind = (tokenizer.encode(part, add_special_tokens=False) for part in (between, after))
         end = before.pop(0) if before and before[0] in ends else tokenizer.eos_token_id
-        return cls(
-            int(end), tuple(map(int, before)), tuple(map(int, tokenizer.encode(after, add_special_tokens=False)))
-        )
+        return cls(int(end), tuple(map(int, before)), tuple(map(int, behind)))
 
     def ids(self, tokenizer: Any, text: str, prefill: str, ended: bool) -> list[int]:
         """Ids from the end of a reply, which it has itself if it ``ended``, to where the policy begins its next one."""

@@ -34,9 +34,8 @@ def why_not_positions(config: Any, longest: int) -> str:
         own = rope.get("original_max_position_embeddings")
         switch = own or getattr(config, "original_max_position_embeddings", None) or config.max_position_embeddings
         if longest > switch:
-            return (
-                f"{name} encodes all positions differently beyond {switch} tokens, sequences here have up to {longest}"
-            )
+            fault = f"encodes all positions differently beyond {switch} tokens"
+            return f"{name} {fault}, sequences here have up to {longest}"
     return ""
 
 

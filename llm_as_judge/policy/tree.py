@@ -72,7 +72,6 @@ class TreePlan:
     rows: Tensor  # [E] positions whose hidden states predict ``targets``; in a stage, T + j is position j of the trunk
     targets: Tensor  # [E]
     edge: Tensor  # [M] by completion token, sequence after sequence
-    lengths: tuple[int, ...]  # completion lengths, sum M
 
     @property
     def unique_tokens(self) -> int:
@@ -202,7 +201,6 @@ class _Row:
             rows=torch.tensor([row for row, _ in edges], dtype=torch.long),
             targets=torch.tensor([target for _, target in edges], dtype=torch.long),
             edge=torch.tensor(edge, dtype=torch.long),
-            lengths=tuple(len(c) for c in completions),
         )
 
     def _layout(self, trunk_pieces: Sequence[Piece], trunk_keys: int) -> Layout:

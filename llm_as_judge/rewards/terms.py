@@ -38,8 +38,8 @@ class FinishedRun:
 
 
 def correctness(run: FinishedRun) -> float:
-    """10 for a right answer, -5 for a wrong one; no partial credit."""
-    return RIGHT if run.verdict.correct else WRONG
+    """10 for a right answer, -5 for a wrong one, and in proportion for a score between 0 and 1."""
+    return WRONG + (RIGHT - WRONG) * run.verdict.worth
 
 
 def efficiency(run: FinishedRun) -> float:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
+from llm_as_judge.files import picked
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
@@ -84,6 +85,9 @@ def step_report(
         reward_mean=_mean(rewards),
         reward_std=statistics.pstdev(rewards) if rewards else math.nan,
         accuracy=_mean([r.verdict.correct is True for r in scored]),
+        score=_mean([r.verdict.worth for r in scored])
+        if any(r.verdict.score is not None for r in scored)
+        else math.nan,
         valid_rate=_mean([r.valid for r in rollouts if r.execution.outcome != "fault"]),
         domain_accuracy={
             d: _mean([r.verdict.correct is True for r in scored if r.problem.question.domain == d]) for d in domains
@@ -140,19 +144,13 @@ def rollout_event(
         finish_reason=completion.finish_reason,
         shape=execution.shape,
         lint=[finding.code for finding in execution.findings],
-        outcome=execution.outcome,
-        error=execution.error,
-        answer=execution.answer,
+        **picked(execution, "outcome error answer calls"),
         operators=[call.name for call in execution.calls],
-        calls=execution.calls,
         attempts=rollout.attempts,
         seconds=sum(run.seconds for run in rollout.executions),
         executor_tokens=rollout.tokens,
         cost=sum(run.cost for run in rollout.executions),
-        correct=verdict.correct,
-        abstained=verdict.abstained,
-        tier=verdict.tier,
-        reason=verdict.reason,
+        **picked(verdict, "correct abstained tier reason score"),
         scores=verdict.scores if scores is None else scores,
         judged=verdict.exchanges,
         reward=rollout.reward.total,

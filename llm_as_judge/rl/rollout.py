@@ -10,13 +10,13 @@ import asyncio
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
-from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
@@ -71,7 +71,7 @@ class RolloutParts:
     """
 
     runner: WorkflowRunner  # gets the question, never the reference
-    judge: Judge
+    judge: AnyJudge
     reward: RewardLike
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
@@ -155,6 +155,7 @@ class Collector:
         self._completions: dict[Place, Completion] = {}
         self._attempts: dict[Place, tuple[Attempt, ...]] = {}
         self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
+        self._completed: dict[Place, Rollout] = {}
 
     def start(self, place: int, member: int, completion: Completion, attempts: Sequence[Attempt] = ()) -> None:
         """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before.
@@ -192,9 +193,8 @@ class Collector:
             if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
             reasons = Counter(rollouts[key].verdict.reason or rollouts[key].execution.error for key in unscored)
-            cause = (
-                f"{share:.0%} of the rollouts could not be scored, most often because: {reasons.most_common(1)[0][0]}"
-            )
+            [(most, _)] = reasons.most_common(1)
+            cause = f"{share:.0%} of the rollouts could not be scored, most often because: {most}"
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(
                     f"{cause}; waited {parts.patience_s:.0f} s. Fix the cause and continue with --resume"
@@ -208,8 +208,7 @@ class Collector:
         members: list[list[Rollout]] = [[] for _ in self._problems]
         for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
-        groups = [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
-        return groups if parts.extra is None else await parts.extra.add(groups)
+        return [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
 
     async def aclose(self) -> None:
         for task in self._tasks.values():
@@ -220,14 +219,22 @@ class Collector:
         return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
 
     async def _done(self) -> dict[Place, Rollout | Attempt]:
+        """How all ended; once no repair is to come, with what is done for whole groups."""
         keys = sorted(self._tasks)
         try:
-            return dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
+            ended = dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
+            rollouts = {key: one for key, one in ended.items() if isinstance(one, Rollout)}
+            if len(rollouts) < len(ended):
+                return ended
+            new = {key: one for key, one in rollouts.items() if key not in self._completed}
+            self._completed |= await completed(new, self._parts)
+            return {key: self._completed[key] for key in keys}
         except BaseException:
             await self.aclose()
             raise
 
     def _run(self, place: int, member: int) -> None:
+        self._completed.pop((place, member), None)
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
@@ -327,13 +334,35 @@ async def conclude(
         verdict = Verdict(False, "none", reason=execution.outcome)
     else:
         try:
-            verdict = await parts.judge.verdict(problem, execution.answer, execution.cut_off)
+            verdict = await verdict_of(parts.judge, problem, execution, last.workflow)
         except InfrastructureError as error:
             verdict = Verdict(None, "none", reason=f"{type(error).__name__}: {error}")
-    masked = _cut_off(completion, parts) and parts.truncated == "mask"
-    earlier = [attempt.execution for attempt in attempts]
-    reward = Reward(None) if masked else parts.reward(problem, completion, execution, verdict, earlier)
-    return Rollout(problem, completion, last.workflow, execution, verdict, reward, attempts)
+    return _rewarded(Rollout(problem, completion, last.workflow, execution, verdict, Reward(None), attempts), parts)
+
+
+def _rewarded(rollout: Rollout, parts: RolloutParts) -> Rollout:
+    if _cut_off(rollout.completion, parts) and parts.truncated == "mask":
+        return rollout
+    *earlier, last = rollout.executions
+    reward = parts.reward(rollout.problem, rollout.completion, last, rollout.verdict, earlier)
+    return replace(rollout, reward=reward)
+
+
+async def completed(rollouts: Mapping[Place, Rollout], parts: RolloutParts) -> dict[Place, Rollout]:
+    """``rollouts`` with the verdicts that wait for their group, and with ``parts.extra``."""
+    done, waiting = dict(rollouts), dict[int, list[Place]]()
+    for key, rollout in rollouts.items():
+        if rollout.verdict is LATER:
+            waiting.setdefault(key[0], []).append(key)
+
+    async def judge(keys: Sequence[Place]) -> None:
+        assert isinstance(parts.judge, OwnJudge)
+        answers = [(done[key].execution.answer, done[key].workflow) for key in keys]
+        for key, verdict in zip(keys, await parts.judge.verdicts(done[keys[0]].problem, answers), strict=True):
+            done[key] = _rewarded(replace(done[key], verdict=verdict), parts)
+
+    await asyncio.gather(*map(judge, waiting.values()))
+    return dict(zip(done, await parts.extra.add([*done.values()]), strict=True)) if parts.extra else done
 
 
 def _workflow(completion: Completion) -> str:

@@ -15,8 +15,8 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import PLAIN
-from llm_as_judge.rl.optimizer import SharedAdamW
 from llm_as_judge.rl.ranks import ALONE, Ranks, spread
+from llm_as_judge.rl.update import SharedAdamW
 from llm_as_judge.types import Completion
 
 #: Learning rate of the last step as a share of the peak; it falls linearly.

@@ -87,9 +87,8 @@ def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Row]", path
         x, y, low, high = row.tokens, 100 * share.value, 100 * share.low, 100 * share.high
         colour = "#999999" if one.bound else "#d62728" if one.difference is None else "#1f77b4"
         face, label = ("white", f"{row.name}, a bound") if one.bound else (colour, row.name)
-        axes.errorbar(
-            x, y, [[y - low], [high - y]], fmt="o", color=colour, elinewidth=1, mfc=face, label=f"{number}  {label}"
-        )
+        named = f"{number}  {label}"
+        axes.errorbar(x, y, [[y - low], [high - y]], fmt="o", color=colour, elinewidth=1, mfc=face, label=named)
         axes.annotate(str(number), (x, y), xytext=(6, 5), textcoords="offset points", fontsize=9)
     if best:
         tokens, shares = [row.tokens for row in best], [100 * row.overall.value for row in best]
@@ -109,7 +108,7 @@ class Plot:
 
 def plots(story: Story) -> Iterator[Plot]:
     """Plots of a run's report, without those that the run has no figures for."""
-    steps = story.steps
+    steps = story.log.steps
 
     def each(*kinds: str) -> dict[str, list[float]]:
         return {kind.replace("_", " "): [getattr(step, kind) for step in steps] for kind in kinds}
@@ -135,7 +134,7 @@ def plots(story: Story) -> Iterator[Plot]:
     with _pyplot().rc_context(_STYLE):
         for heading, (note, lines) in curves.items():
             if lines:
-                yield Plot(heading, note, _curves(steps, lines, story.evals if heading == "Accuracy" else ()))
+                yield Plot(heading, note, _curves(steps, lines, story.log.evals if heading == "Accuracy" else ()))
         domains = [domain for domain in DOMAINS if domain in story.before or domain in story.after]
         if domains:
             note = f"Share of a domain's rollouts in the first (grey) and last {ENDS:.0%} of the steps."

@@ -223,10 +223,8 @@ def time_of(file: Path) -> float:
 
 def _scores(rollout: RolloutEvent) -> dict[str, Score]:
     """Domain, verdict, official scores, reward and its terms, each a column; an evaluation has no reward."""
-    tier = rollout.tier
-    why: dict[str, str | None] = {
-        "correct": f"{rollout.reason} (decided by {tier})" if tier != "none" else rollout.reason
-    }
+    decided = f" (decided by {rollout.tier})" if rollout.tier != "none" else ""
+    why: dict[str, str | None] = {"correct": f"{rollout.reason}{decided}"}
     correct = {True: "C", False: "I", None: None}[rollout.correct]
     values: dict[str, Any] = {"domain": rollout.domain, "correct": correct, **rollout.scores}
     if rollout.step:

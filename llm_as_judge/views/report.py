@@ -46,7 +46,7 @@ def report_page(story: Story) -> str:
     results = story.results
     plans = plan_cells(results.get("workflows") or {}, results.get("learned") or {})
     return template.render(
-        title=text(story.log.stem),
+        title=text(story.log.path.stem),
         facts=_facts(story),
         tiles=_tiles(story),
         heldout=_heldout(results),
@@ -55,7 +55,7 @@ def report_page(story: Story) -> str:
         plots=list(plots(story)),
         tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
         rollouts=[("Best rollouts", _rollouts(story.best)), ("Worst rollouts", _rollouts(story.worst))],
-        settings=text(json.dumps(story.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
+        settings=text(json.dumps(story.log.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
         colours=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
     )
 
@@ -71,21 +71,21 @@ def code(source: str) -> Markup:
 
 
 def _facts(story: Story) -> list[tuple[str, str]]:
-    run, first, last = story.run, story.steps[0], story.steps[-1]
+    run, first, last = story.log.run, story.log.steps[0], story.log.steps[-1]
     facts = {
         "run": run.id,
         "policy": run.setting("model", "model_name"),
         "executor": run.setting("executor", "model"),
         "steps": f"{last.step} of {run.setting('training', 'max_steps') or '?'}",
         "first step": f"{datetime.fromtimestamp(first.time, timezone.utc):%Y-%m-%d %H:%M} UTC",
-        "duration": str(timedelta(seconds=round(story.seconds))),
+        "duration": str(timedelta(seconds=round(story.log.seconds))),
     }
     return [(name, text(value)) for name, value in facts.items() if value]
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
     """Name, value and note: means over the last steps, with those over the first ones."""
-    steps, total, tiles = story.steps, story.analysis.total, []
+    steps, total, tiles = story.log.steps, story.analysis.total, []
     if before := story.results.get("before"):
         after = story.results.get("after") or {}
         tiles.append(("held-out accuracy", recorded(after, "overall"), f"before {recorded(before, 'overall')}"))

@@ -1,13 +1,14 @@
-"""Terminal output of a run: a progress bar with the time left, one line per step, and the final tables."""
+"""Terminal output: a progress bar with the time left, one line per step, and the tables of results."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from rich.box import MARKDOWN, SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -30,11 +31,15 @@ if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
+    from llm_as_judge.llm.client import Usage
 
 #: Seconds between lines about a task that goes on, where no bar is shown.
 LINE_EVERY_S = 60.0
 #: Share of answers that the judge may leave open before an alarm is shown.
 ABSTENTION_ALARM = 0.1
+#: Reasons shown of each kind, and characters of each.
+_REASONS, _LONGEST = 5, 160
+_COUNTS = ("calls", "cached", "failed", "prompt_tokens", "completion_tokens")
 
 
 class TerminalProgress:
@@ -133,9 +138,10 @@ def step_line(report: "StepReport", total: int) -> str:
     if report.abstained:
         low, high = report.between
         right = f"{100 * low:.0f}-{100 * high:.0f}%, {100 * report.abstained:.0f}% left open by the judge"
+    score = "" if math.isnan(report.score) else f"score {report.score:.2f}  "
     return (
         f"step {report.step:{len(str(total))}d}/{total}  reward {report.reward_mean:5.2f}  "
-        f"right {right} ({domains})  valid {percent(report.valid_rate):>3}%{first}  "
+        f"right {right} ({domains})  {score}valid {percent(report.valid_rate):>3}%{first}  "
         f"tokens {report.executor_tokens:3.0f}  "
         f"{kl}entropy {report.entropy:.3f}  {sum(report.seconds.values()):.1f} s{unscored}"
     )
@@ -153,12 +159,23 @@ def validation_line(step: int, summary: "Summary") -> str:
 def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
-    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens")
+    further = _further(lines.values())
+    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens", *further)
     for name, line in lines.items():
         cells = [interval(line.domains.get(d)) for d in DOMAINS]
-        valid = getattr(line, "valid_rate", None)
-        table.add_row(name, interval(line.overall), *cells, interval(valid), f"{line.tokens:.0f}")
+        cells += [interval(getattr(line, "valid_rate", None)), f"{line.tokens:.0f}"]
+        table.add_row(name, interval(line.overall), *cells, *(cell(line) for cell in further.values()))
     return table
+
+
+def _further(lines: "Iterable[Summary | Row]") -> "dict[str, Callable[[Summary | Row], str]]":
+    """Columns for scores between 0 and 1, and for problems without a verdict, where there are any."""
+    lines, columns = list(lines), dict[str, Callable[["Summary | Row"], str]]()
+    if any(line.score is not None for line in lines):
+        columns["mean score"] = lambda line: interval(line.score)
+    if any(line.overall.unscored for line in lines):
+        columns["unscored"] = lambda line: str(line.overall.unscored)
+    return columns
 
 
 def markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -175,15 +192,17 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
     """The table of ``compare``: accuracies in percent, intervals in brackets."""
     domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
     policy = next(one.row.name for one in compared if one.difference is None)
+    further = _further(one.row for one in compared)
     rows = []
     for row, difference in ((one.row, one.difference) for one in compared):
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
         points = "" if difference is None else signed(difference, 100, 1)
         costs = f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}"
-        rows.append((row.name, *estimates, *costs, percent(row.ran.value), percent(row.idle), points))
+        shown = percent(row.ran.value), percent(row.idle), *(cell(row) for cell in further.values())
+        rows.append((row.name, *estimates, *costs, *shown, points))
     names = (
         "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "ran to an answer %", "no operator %",
-        f"{policy} minus this, points",
+        *further, f"{policy} minus this, points",
     )  # fmt: skip
     datasets = list(dict.fromkeys(name for one in compared for name in one.row.datasets))
     if len(datasets) <= len(domains):
@@ -269,3 +288,68 @@ def _top(shapes: Mapping[str, int]) -> str:
     total = sum(shapes.values()) or 1
     ranked = sorted(shapes.items(), key=lambda item: -item[1])[:3]
     return "\n".join(f"{100 * count / total:3.0f} % {name}" for name, count in ranked)
+
+
+def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[RenderableType]:
+    title = "Official metric, and percent right by it"
+    table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
+    for name, row in rows:
+        own = [name, _right(row)]
+        for label, estimate in ((label, e) for one in row.official.values() for label, e in one.items()):
+            shown, right = own or ("", "")
+            table.add_row(shown, label, interval(estimate), right, str(estimate.n))
+            own = []
+    yield table
+    title = "Workflows: executor tokens and seconds of each, cost of all"
+    table = make_table(title, "dataset", "run", "valid", "tokens", "seconds", "cost")
+    for name, row in rows:
+        figures = (figure(row.tokens, ".0f"), figure(row.seconds, ".1f"), f"{row.cost:.4g}")
+        table.add_row(name, str(sum(row.outcomes.values())), interval(row.valid_rate), *figures)
+    yield table
+    if any(row.first for _, row in rows):
+        title = "First attempts, and the percent of workflows that were written again"
+        table = make_table(title, "dataset", "right", "valid", "tokens", "written again")
+        for name, row in rows:
+            first = row.first or row
+            shares = interval(first.overall), interval(first.valid_rate), figure(first.tokens, ".0f")
+            table.add_row(name, *shares, percent(row.repaired))
+        yield table
+
+
+def _right(row: "Summary") -> str:
+    """Accuracy with its interval; if the judge abstained, from all abstentions wrong to all right."""
+    if row.between is None:
+        return interval(row.overall)
+    low, high = (100 * share for share in row.between)
+    return f"{low:.1f} to {high:.1f}, {row.abstained} left open"
+
+
+def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
+    """Workflows that did not run, ended early or could not be scored, with reasons; alarms for abstentions."""
+    names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
+    kinds = {name: Counter[str]() for name in names}
+    for row in rows.values():
+        ended = {name: n for name, n in row.outcomes.items() if name not in ("finished", "invalid", "fault")}
+        for kind, reasons in zip(kinds.values(), (row.invalid, ended, row.unscored), strict=True):
+            kind.update(reasons)
+    for name, reasons in kinds.items():
+        if reasons:
+            yield f"{name}: {sum(reasons.values())}"
+            for reason, count in reasons.most_common(_REASONS):
+                yield f"  {count:5d}  {' '.join(reason.split())[:_LONGEST]}"
+            if len(reasons) > _REASONS:
+                yield f"         and {len(reasons) - _REASONS} more reasons"
+    for name, row in rows.items():
+        judged = row.overall.n + row.abstained
+        if row.between and row.abstained > ABSTENTION_ALARM * judged:
+            yield f"{name}: {abstention_alarm(row.abstained / judged, row.between)}"
+
+
+def usage_table(usage: "Mapping[str, Usage]") -> Table:
+    headings = ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost")
+    table = make_table("Models asked", "", *headings)
+    for role, own in {**{role: [u] for role, u in usage.items()}, "all": list(usage.values())}.items():
+        counts = (f"{sum(getattr(u, name) for u in own):,}" for name in _COUNTS)
+        if role != "all" or len(own) > 1:
+            table.add_row(role.replace("_", " "), *counts, f"{sum(u.cost for u in own):.4g}")
+    return table

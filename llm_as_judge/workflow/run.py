@@ -227,9 +227,7 @@ class _Call:
                 with _ours("the client of the executor"):
                     reply = await runner.llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
             except PromptRefused as error:
-                why = (
-                    "does not fit the executor's context" if error.cause == "context" else "is refused by the executor"
-                )
+                why = "does not fit the executor's context" if error.cause == "context" else "is refused by it"
                 raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
@@ -275,9 +273,8 @@ class Budget:
         most_cost = math.inf if self.config.max_cost is None else self.config.max_cost
         money = most_cost - self.cost - prompt_tokens * input_price
         affordable = money / price if price else math.copysign(math.inf, money)
-        longest = math.floor(
-            max(0, min(self.executor.max_tokens, most_tokens - self.tokens - prompt_tokens, affordable))
-        )
+        left = most_tokens - self.tokens - prompt_tokens
+        longest = math.floor(max(0, min(self.executor.max_tokens, left, affordable)))
         if longest < 1:
             spent = f"{self.tokens} executor tokens of {most_tokens}; cost {self.cost:.4g} of {most_cost:g}"
             raise BudgetExceeded(f"{spent} spent or reserved: no further call fits")

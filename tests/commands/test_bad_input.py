@@ -38,7 +38,7 @@ FILES = {
     "deep/checkpoint.json": "[" * 100_000,
     "nul/.env": "OPENAI_API_KEY=a\0b\n",
     "broken.jsonl": '{"problem": "1", "answer": \n',
-    "notype.jsonl": '{"problem": "1 + 1?", "answer": "2"}\n',
+    "notype.jsonl": '{"problem": "1 + 1?", "answer": "2", "type": "maths"}\n',
     "deep.jsonl": '{"problem": ' + "[" * 50_000 + "\n",
     "code.jsonl": '{"problem": "f", "type": "code", "tests": "assert f(", "entry_point": "f"}\n',
     "good.jsonl": '{"problem": "1 + 1?", "answer": "2", "type": "math"}\n',

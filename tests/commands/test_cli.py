@@ -134,7 +134,7 @@ def test_both_packages_have_their_parts_and_nothing_that_git_ignores(tmp_path: P
     pytest.importorskip("setuptools", "77")
     site, source = tmp_path / "site", tmp_path / "source"
     ignore = shutil.ignore_patterns("*.safetensors", "__pycache__")
-    for name in ("llm_as_judge", "llm_as_judge_env", "config"):
+    for name in ("llm_as_judge", "llm_as_judge_env", "config", "examples"):
         shutil.copytree(ROOT / name, source / name, ignore=ignore)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", ".gitignore"):
         shutil.copy(ROOT / name, source)
@@ -156,6 +156,8 @@ def test_both_packages_have_their_parts_and_nothing_that_git_ignores(tmp_path: P
     installed = {file.relative_to(site).as_posix() for file in site.rglob("*") if file.is_file()}
     own = {"llm_as_judge/py.typed", "llm_as_judge_env/py.typed", "llm_as_judge/embedded/weights/policy/tokenizer.json"}
     assert own <= packed_names & installed and "config/llm.yaml.example" in packed_names
+    assert "examples/own_verdict/judge.py" in packed_names
+    assert "llm_as_judge/config/defaults/own_verdict/problems.jsonl" in installed
     private = [name for name in packed_names | installed if Path(name).name in ("llm.yaml", ".env", "x.py")]
     assert not private and not any(name.startswith("tests/") for name in packed_names | installed)
     (metadata,) = site.glob("*.dist-info/METADATA")

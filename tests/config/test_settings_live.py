@@ -23,6 +23,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.judging.llm_judge import LLMJudge
+from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Question
@@ -91,6 +92,8 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
         sft_steps=1, problems_per_step=12, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
     )  # fmt: skip
     load_author(recorder.load(EMBEDDED, model__adapter=run_warmup(cold).adapter))
+
+    OwnJudge(recorder.load(judge__function="math:gcd").judge)
 
     Layer1(recorder.load(prefill=True, prompt="full").workflow)(Question("q", "1 + 1?", "math"))
 

@@ -16,7 +16,8 @@ from helpers.samples import hub_record, write_lines
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.assembly.check import GoldReport, check_golds
 from llm_as_judge.config.schema import SandboxConfig
-from llm_as_judge.data.benchmarks import custom, gsm8k, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.data import forms
+from llm_as_judge.data.benchmarks import gsm8k, humaneval, math, mbpp, mmlu, squad2
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import read_problems
@@ -54,7 +55,7 @@ def test_every_record_parses_and_survives_the_projects_own_format(sample: Callab
                 assert reference.tests not in repr(question)
             else:
                 assert bool(reference.answers) != reference.unanswerable
-            assert custom.parse(json.loads(json.dumps(custom.to_record(problem)))) == problem
+            assert forms.parse(json.loads(json.dumps(forms.to_record(problem)))) == problem
 
 
 def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tmp_path: Path) -> None:

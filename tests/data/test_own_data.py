@@ -15,7 +15,7 @@ from helpers.samples import write_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.data.benchmarks import custom
+from llm_as_judge.data import forms
 from llm_as_judge.data.problems import measured_problems, read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
@@ -74,9 +74,9 @@ def test_records_other_spellings_and_good_tests_of_every_kind_are_accepted(tmp_p
 def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_path: Path) -> None:
     code = {"entry_point": None}
     cases: list[tuple[Any, str]] = [
-        ({"problem": "?", "answer": "1"}, "'type' is missing: one of math, code, qa"),
+        ({"problem": "?", "difficulty": "1"}, "data.fields={problem: problem, answer: difficulty}"),
         ({**MATHS, "type": "maths"}, "got 'maths'"),
-        ({"problem": "?", "type": "math"}, "unanswerable"),
+        ({**MATHS, "unanswerable": True}, "give either an 'answer'"),
         ({**MATHS, "answer": " "}, "empty"),
         ({**MATHS, "answer": {"a": 1}}, "text, a number"),
         ({**MATHS, "answer": [1, float("-inf")]}, "must be a finite number"),
@@ -144,7 +144,7 @@ def test_files_are_read_whatever_their_form_or_refused_with_the_cure(tmp_path: P
         ("empty.jsonl", b"\n\n", "no problems in it"), ("empty.json", b"[]", "no problems in it"),
         ("empty.json.gz", gzip.compress(b""), "no problems in it"), ("wide.jsonl", wide, "not UTF-8"),
         ("wide.json.gz", gzip.compress(wide), "not UTF-8"), ("nul.jsonl", b"\0" * 100, "not JSON"),
-        ("table.csv", b"problem,answer,type\n1+1?,2,math\n", "your own problems go into .jsonl"),
+        ("table.csv", b"problem,answer,type\n1+1?,2\n", "3 columns (problem, answer, type), and the row has 2"),
         ("problems.zip", b"PK", "cannot read .zip; use .json, .jsonl"), ("problems", b"{}", "a file without suffix"),
     ):  # fmt: skip
         (tmp_path / name).write_bytes(content)
@@ -193,7 +193,7 @@ def test_no_content_of_a_file_ends_in_a_traceback(
         assert str(path) in str(error)
         return
     for problem in problems:  # accepted problems can be written, asked and judged
-        assert custom.parse(json.loads(json.dumps(custom.to_record(problem)))) == problem
+        assert forms.parse(json.loads(json.dumps(forms.to_record(problem)))) == problem
         problem.question.statement.encode()
 
 

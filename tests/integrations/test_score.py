@@ -13,7 +13,7 @@ from helpers.knowing import Knowing, Loads
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
-from llm_as_judge.data.benchmarks.custom import to_record
+from llm_as_judge.data.forms import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of, reason_of

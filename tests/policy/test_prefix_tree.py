@@ -1,7 +1,8 @@
 """The radix tree: sequences are paths, no prefix occurs twice, and keys are seen only by the queries below them."""
 
+from collections.abc import Sequence
 from functools import partial
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import pytest
@@ -43,12 +44,13 @@ def check_blocks(layout: Layout, size: int = 4) -> None:
             assert j not in full or bool(tile.all())
 
 
-def visible_paths(found: TreePlan, ids: torch.Tensor, positions: torch.Tensor, offset: int) -> list[list[int]]:
-    """The tokens that the last prediction of every completion sees, by depth."""
-    mask, paths, at = dense_mask(found.layout), [], 0
-    for length in found.lengths:
-        row = int(found.rows[found.edge[at + length - 1]])
-        at += length
+def visible_paths(
+    found: TreePlan, ends: Sequence[int], ids: torch.Tensor, positions: torch.Tensor, offset: int
+) -> list[list[int]]:
+    """The tokens that the last prediction of every completion sees, by depth; ``ends`` are those of the edges."""
+    mask, paths = dense_mask(found.layout), []
+    for end in ends:
+        row = int(found.rows[found.edge[end - 1]])
         if row >= found.layout.queries:  # predicted by the trunk
             paths.append([])
             continue
@@ -67,7 +69,8 @@ def test_a_row_and_its_stages_hold_every_sequence_once(pairs: Pairs, share: int,
         patch.setattr(tree, "MIN_SHARE", share)
         whole, staged = plan(prompts, completions), stages(prompts, completions, budget, rows)
     sequences = [p + c[:-1] for p, c in pairs]
-    assert visible_paths(whole, whole.ids, whole.positions, 0) == sequences
+    ends = [*accumulate(map(len, completions))]
+    assert visible_paths(whole, ends, whole.ids, whole.positions, 0) == sequences
     assert whole.targets[whole.edge].tolist() == [t for c in completions for t in c]
     unique = {tuple(s[: i + 1]) for s in sequences for i in range(len(s))}
     assert len(unique) <= whole.unique_tokens <= sum(map(len, sequences))
@@ -83,9 +86,10 @@ def test_a_row_and_its_stages_hold_every_sequence_once(pairs: Pairs, share: int,
         for row, own in zip(stage.micro_batches, stage.members, strict=True):
             assert row.unique_tokens <= rows or len(own) == 1
             ids, positions = (torch.cat([getattr(stage.trunk, n), getattr(row, n)]) for n in ("ids", "positions"))
-            paths = visible_paths(row, ids, positions, stage.trunk.unique_tokens)
+            ends = [0, *accumulate(len(completions[i]) for i in own)]
+            paths = visible_paths(row, ends[1:], ids, positions, stage.trunk.unique_tokens)
             assert paths == [sequences[i] if len(completions[i]) > 1 else [] for i in own]
-            first = [int(row.rows[row.edge[sum(row.lengths[:j])]]) - row.unique_tokens for j in range(len(own))]
+            first = [int(row.rows[row.edge[end]]) - row.unique_tokens for end in ends[:-1]]
             for i, at in zip(own, first, strict=True):  # the prompt's last token predicts the first one
                 assert stage.trunk.positions[at] == len(prompts[i]) - 1 and stage.trunk.ids[at] == prompts[i][-1]
             assert row.targets[row.edge].tolist() == [t for i in own for t in completions[i]]

@@ -144,7 +144,7 @@ def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
     monkeypatch.setattr(scoring, "CPU_ROW_TOKENS", BUDGET)  # as on a GPU
     completions = sampled(groups=3, members=4)
     tree = plan([c.prompt_ids for c in completions], [c.token_ids for c in completions])
-    scored = sum(tree.lengths)
+    scored = tree.edge.numel()
     assert tree.unique_tokens < BUDGET
     with FakeTensorMode(allow_non_fake_inputs=True), Watch() as watch:
         base = AutoModelForCausalLM.from_config(architecture(make, shape), dtype=torch.bfloat16)

@@ -1,6 +1,8 @@
 """The reward: every term counts, no wrong answer above a right one; reward functions of the user's own."""
 
+import asyncio
 import random
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from llm_as_judge import types
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS
-from llm_as_judge.rewards.custom import CustomRewards, load_function
+from llm_as_judge.rewards.custom import CustomRewards, load_rewards
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import (
@@ -23,7 +25,6 @@ from llm_as_judge.types import (
     Exchange,
     Execution,
     Finding,
-    Group,
     OperatorCall,
     Problem,
     Question,
@@ -207,6 +208,11 @@ def text(prompts, completions, **columns):
 def leave(prompts, **columns):
     raise SystemExit(0)
 
+def picky(completions, **columns):
+    if "bad" in completions:
+        raise ValueError("no bad words")
+    return [1] * len(completions)
+
 number = 3
 """
 
@@ -225,12 +231,14 @@ def file(tmp_path: Path) -> Path:
 
 
 def custom(file: Path, limit: float = 10.0, **weights: float) -> CustomRewards:
-    return CustomRewards({n: (load_function(f"{file}:{n}"), w) for n, w in weights.items()}, limit)
+    named = {f"{file}:{name}": weight for name, weight in weights.items()}
+    rewards = load_rewards(RewardConfig(functions=named, function_timeout_s=5), limit)
+    assert rewards is not None
+    return CustomRewards({name.rpartition(":")[2]: own for name, own in rewards.functions.items()}, limit)
 
 
 async def added(rewards: CustomRewards, *rollouts: Rollout) -> list[Reward]:
-    groups = await rewards.add([Group(rollouts[0].problem, rollouts[:1]), Group(rollouts[0].problem, rollouts[1:])])
-    return [r.reward for g in groups for r in g.rollouts]
+    return [rollout.reward for rollout in await rewards.add(rollouts)]
 
 
 async def test_own_functions_are_terms_by_name_that_cannot_lift_a_wrong_answer(file: Path) -> None:
@@ -250,14 +258,53 @@ async def test_own_functions_are_terms_by_name_that_cannot_lift_a_wrong_answer(f
 
 async def test_a_function_that_cannot_be_used_or_returns_nonsense_is_refused(file: Path) -> None:
     for name, message in (
-        (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, completions, completion_ids"),
+        (f"{file}:state", "asks for trainer_state, solution; .* there are prompts, ground_truth, id"),
         (f"{file}:positional", "asks for completions; parameters are passed by name"),
         (f"{file}:number", "not a function"), (f"{file}:missing", "has no 'missing'"),
         ("nowhere.py:f", "no file nowhere.py"), ("no_such_module:f", "cannot import"),
         ("math", "write package.module:function"), ("math:sqrrt", "did you mean 'sqrt'"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=message):
-            load_function(name)
-    for name, message in (("few", "must return 2 values, got 1"), ("text", "finite numbers"), ("leave", "SystemExit")):
+            load_rewards(RewardConfig(functions={name: 1.0}), 1.0)
+    for name, message in (("few", "must return a list of 2 values, .*, got 1"), ("text", "finite numbers")):
+        rewards = custom(file, **{name: 1.0})
         with pytest.raises(ConfigError, match=message):
-            await added(custom(file, **{name: 1.0}), rollout("a", 1.0), rollout("b", 1.0))
+            await added(rewards, rollout("a", 1.0), rollout("b", 1.0))
+        with pytest.raises(ConfigError, match=message):
+            await rewards.try_out(rollout("a", 1.0))
+    with pytest.raises(ConfigError, match=r"leave.* raised SystemExit: 0 \(.*mine.py, line \d+\); .*3 of 3 calls"):
+        await custom(file, leave=1.0).try_out(rollout("a", 1.0))
+
+
+async def test_a_function_that_fails_leaves_its_rollout_unscored_with_the_reason(file: Path) -> None:
+    rewards = custom(file, picky=1.0, brevity=0.0)
+    good, bad = await rewards.add([rollout("abc", 1.0), rollout("bad", 1.0)])
+    assert (good.reward.total, good.reward.terms["picky"], good.verdict.correct) == (2.0, 1.0, True)
+    assert (bad.reward.total, bad.verdict.correct) == (None, None)
+    assert re.search(r"picky.* raised ValueError: no bad words \(.*mine.py, line \d+\)", bad.verdict.reason)
+    (left,) = await custom(file, leave=1.0).add([rollout("abc", 1.0)])
+    assert left.reward.total is None and "SystemExit" in left.verdict.reason
+
+
+async def test_a_slow_function_blocks_no_other_work_and_ends_at_its_limit(tmp_path: Path) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text(
+        "import asyncio, threading, time\nrelease = threading.Event()\n"
+        "def sync(completions):\n    release.wait(600)\n    return [1.0]\n"
+        "async def blocking(completions):\n    return sync(completions)\n"
+        "async def waiting(completions):\n    await asyncio.sleep(600)\n",
+        encoding="utf-8",
+    )
+    for name in ("sync", "waiting", "blocking"):
+        rewards = load_rewards(RewardConfig(functions={f"{file}:{name}": 1.0}, function_timeout_s=0.2), 1.0)
+        assert rewards is not None
+        asked = asyncio.ensure_future(rewards.add([rollout("abc", 1.0)]))
+        ticks = 0
+        while not asked.done():  # the event loop goes on
+            await asyncio.sleep(0.01)
+            ticks += 1
+        assert ticks > 1, name
+        ((late),) = asked.result()
+        assert late.reward.total is None and "took longer than 0.2 s" in late.verdict.reason, name
+    function = next(iter(rewards.functions.values()))[0]
+    function._function.__globals__["release"].set()  # type: ignore[attr-defined]  # frees the shared event loop

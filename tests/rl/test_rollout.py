@@ -9,7 +9,7 @@ from helpers.tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code
-from llm_as_judge.types import Completion, Execution, Group, Outcome, Problem, Question, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Execution, Outcome, Problem, Question, Reward, Rollout, Verdict
 
 
 def completion(text: str) -> Completion:
@@ -124,10 +124,7 @@ async def test_a_workflow_cut_off_is_floored_or_masked_and_a_steps_rewards_come_
         assert (group.rollouts[0].execution.outcome == "finished") is (truncated == "run")
 
     class Doubled:
-        async def add(self, groups: list[Group]) -> list[Group]:
-            def double(r: Rollout) -> Rollout:
-                return replace(r, reward=Reward(2 * (r.reward.total or 0.0)))
-
-            return [Group(g.problem, tuple(map(double, g.rollouts))) for g in groups]
+        async def add(self, rollouts: list[Rollout]) -> list[Rollout]:
+            return [replace(r, reward=Reward(2 * (r.reward.total or 0.0))) for r in rollouts]
 
     assert [r.reward.total for r in await collected(["7", "8"], extra=Doubled())] == [20.0, -10.0]

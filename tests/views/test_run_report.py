@@ -42,13 +42,13 @@ def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_p
             log.log(EvalEvent(step=step, scores={"overall": step / 40}))
     story = read_story(path, NONE)
     assert story.before == {"math": {"AnswerGenerate": 2}} and story.after == {"math": {"Programmer": 2}}
-    assert len(story.steps) == len(story.evals) == 20 and story.results == {}
+    assert len(story.log.steps) == len(story.log.evals) == 20 and story.results == {}
     with EventLog(path) as log:
         begin(log, resumed_from="checkpoints/nano/run/step_1")
         add_step(log, 2, [planned("a", "program"), planned("b", "answer_vote", correct=False)])
     story = read_story(path, NONE)
     assert json_text(story.analysis) == json_text(analyze_log(path)) and story.analysis.total.rollouts == 3
-    assert [step.step for step in story.steps] == [1, 2] and [event.step for event in story.evals] == [1]
+    assert [step.step for step in story.log.steps] == [1, 2] and [event.step for event in story.log.evals] == [1]
     assert story.costs == [0.5, 1.5]
 
 

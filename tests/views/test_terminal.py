@@ -18,8 +18,16 @@ from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Reference
 from llm_as_judge.views.charts import learning_curve
-from llm_as_judge.views.evaluation import summary_tables, troubles, usage_table
-from llm_as_judge.views.terminal import TerminalProgress, plans_table, result_table, shapes_table, step_line
+from llm_as_judge.views.terminal import (
+    TerminalProgress,
+    plans_table,
+    result_table,
+    shapes_table,
+    step_line,
+    summary_tables,
+    troubles,
+    usage_table,
+)
 
 REPORT = StepReport(
     step=7, reward_mean=4.256, accuracy=0.5, valid_rate=0.875, domain_accuracy={"math": 0.25, "qa": 1.0},
@@ -71,12 +79,15 @@ def test_progress_shows_bars_and_in_a_file_a_line_a_minute(monkeypatch: pytest.M
 def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shapes() -> None:
     half, open_ = Estimate(0.5, 0.402, 0.598, 100), Estimate(math.nan, 0, 1, 0)
     domains = {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}
-    trained = SimpleNamespace(overall=half, domains=domains, valid_rate=half, tokens=123.4)
-    drawn = SimpleNamespace(overall=open_, domains={}, tokens=60)
+    trained = SimpleNamespace(overall=half, score=None, domains=domains, valid_rate=half, tokens=123.4)
+    drawn = SimpleNamespace(overall=open_, score=None, domains={}, tokens=60)
     text = shown(result_table({"trained policy": trained, "random policy": drawn}, 100))  # type: ignore[dict-item]
     assert "Percent right on 100 held-out problems" in text
     cells = ["trained policy", "50.0 [40-60]", "100.0 [51-100]", "-", "-", "50.0 [40-60]", "123"]
     assert row(text, "trained") == cells and row(text, "random") == ["random policy", *"-----", "60"]
+    scored = SimpleNamespace(**{**vars(trained), "score": half, "overall": Estimate(0.5, 0.402, 0.598, 100, 3)})
+    text = shown(result_table({"trained policy": scored, "random policy": drawn}, 100))  # type: ignore[dict-item]
+    assert row(text, "trained") == [*cells, "50.0 [40-60]", "3"] and row(text, "random")[-2:] == ["-", "0"]
     plans = shown(plans_table({"program": {"math": 0.9, "code": 0.0}}, {"math": "program"}))
     assert row(plans, "program") == ["program", "90*", "0", "-"]
     text = shown(shapes_table({"math": {"invalid": 1, "A": 3}}, {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}))

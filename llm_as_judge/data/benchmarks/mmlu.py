@@ -14,12 +14,14 @@ from llm_as_judge.types import Problem
 _LETTERS = "ABCD"
 
 
+def is_row(row: Sequence[str]) -> bool:
+    return len(row) == 6 and row[5].strip() in (*_LETTERS,)
+
+
 def from_row(row: Sequence[str]) -> Record:
     """A CSV row in the hub's shape."""
     if len(row) != 6:
-        raise DataError(
-            f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}; your own problems go into .jsonl"
-        )
+        raise DataError(f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}")
     return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip(), "subject": ""}
 
 

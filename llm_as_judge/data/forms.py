@@ -1,0 +1,362 @@
+"""Forms of records: a benchmark's, the project's own, those of other projects, or what ``data.fields`` says.
+
+The own format is flat: ``problem``; ``answer``: text, number or a list of them, which only ``judge.function`` can do
+without; ``type``: math, code or qa; optional ``context``, ``id``, ``dataset``, ``unanswerable``. Code has ``tests``
+(text or a list of asserts) and may have ``entry_point``, ``public_tests`` and ``prelude``. Of the names in
+``SPELLINGS`` the first one present is used. If the answer is the letter of an option, the options are shown with the
+question. Other fields are ignored.
+
+Recognised are verl's and DAPO's (``prompt``, ``reward_model.ground_truth``), TRL's (``prompt`` with ``answer``,
+``solution``, ``ground_truth`` or ``completion``), chats in ``messages`` and ShareGPT's ``conversations``.
+``data.fields`` maps names of the own format to paths of keys and list positions (``prompt.0.content``). Where a path
+ends at a chat, a problem is the one turn of the user, and an answer the last turn of the assistant.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from llm_as_judge.answers import formulas
+from llm_as_judge.answers.code import is_name
+from llm_as_judge.answers.notation import clean, number
+from llm_as_judge.config.registry import did_you_mean
+from llm_as_judge.data.catalog import DATASETS
+from llm_as_judge.data.code_tests import check_tests, tested_function
+from llm_as_judge.data.dataset import Dataset
+from llm_as_judge.data.reading import read
+from llm_as_judge.data.record import Record, choice_problem, content_id, short
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
+
+SPELLINGS: Mapping[str, Sequence[str]] = {
+    "problem": ("question",),
+    "answer": ("answers", "ground_truth"),
+    "type": ("problem_type", "domain"),
+    "tests": ("test", "test_list"),
+    "dataset": ("source",),
+}
+NAMES = (
+    "problem", "answer", "type", "context", "id", "dataset", "unanswerable", "tests", "entry_point", "public_tests",
+    "prelude",
+)  # fmt: skip
+_READ = {*NAMES, *(other for others in SPELLINGS.values() for other in others)}
+_LETTERS = "ABCDEFGHIJ"
+#: Names of the own format and their paths.
+Fields = Mapping[str, str]
+NO_FIELDS: Fields = {}
+_PROBLEMS = ("prompt", "messages", "conversations")
+_ANSWERS = ("reward_model.ground_truth", "answer", "ground_truth", "solution", "completion")
+_USER, _ASSISTANT = ("user", "human"), ("assistant", "gpt")
+_SURE = 100  # records of a file that decide the domain of those without one
+
+
+class Forms:
+    """Reads the records of one file. Raises ``ConfigError`` for ``fields`` that are not those of a problem."""
+
+    def __init__(self, file: Path, fields: Fields) -> None:
+        self._file, self._fields = file, fields
+        if unknown := next((name for name in fields if name not in NAMES), None):
+            hint = did_you_mean(unknown, NAMES)
+            raise ConfigError(f"data.fields: there is no field {unknown!r}; {hint}there are {', '.join(NAMES)}")
+        if fields and "problem" not in fields:
+            raise ConfigError(f"data.fields: name the path of 'problem', got {dict(fields)}")
+
+    def __call__(self, record: Record) -> tuple[Dataset | None, Record]:
+        """The record's benchmark and the record; or None, and the record in the project's own format.
+
+        Raises ``DataError`` with the mapping to write for a record of no known form.
+        """
+        name, own = self._formed(record)
+        if name == "custom" and "type" not in spelt(own):
+            own = {**own, "type": "code" if spelt(own).get("tests") else self._usual}
+        return DATASETS.get(name), own
+
+    def parse(self, record: Record) -> Problem:
+        """The problem of a record. Raises ``DataError`` that names what is missing or contradictory."""
+        dataset, own = self(record)
+        return (dataset.parse if dataset else parse)(own)
+
+    def _formed(self, record: Record) -> tuple[str, Record]:
+        if self._fields:
+            return "custom", {name: _mapped(record, name, path) for name, path in self._fields.items()}
+        if binary := next((name for name, value in record.items() if _is_binary(value)), None):
+            cure = f"remove it, or name the columns to read: {_mapping(record)}"
+            raise DataError(f"column {binary!r} is binary, which no workflow can read; {cure}")
+        if (named := _recognised(record)) is not None:
+            return named, record
+        if not (form := _form_of(record)):
+            known = f"fields {sorted(map(str, record))} are those of no known benchmark or form"
+            raise DataError(f"{known}; say which are the problem and its answer: {_mapping(record)}")
+        own = {name: _mapped(record, name, path) for name, path in form.items()}
+        kind = str(record.get("type") or record.get("ability")).lower()
+        rest = {name: value for name, value in record.items() if name not in ("type", *SPELLINGS["type"])}
+        return "custom", {**rest, **own, **({"type": kind} if kind in DOMAINS else {})}
+
+    @cached_property
+    def _usual(self) -> Domain:
+        """The domain of records that do not say theirs: math if most answers are numbers or formulas, else qa."""
+        answers = list[str]()
+        for _, record in islice(read(self._file), _SURE):
+            with suppress(DataError):
+                if not isinstance(record, DataError):
+                    own = {**self._formed(record)[1], "type": "qa"}
+                    answers += parse(own).reference.answers[:1]
+        return "math" if 2 * sum(map(_is_maths, answers)) > len(answers) else "qa"
+
+
+def _recognised(record: Record) -> str | None:
+    """Name of the benchmark of ``record``, or ``custom`` for the project's own format; None for another form."""
+    has, named = record.keys(), spelt(record)
+    if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
+        return "custom"
+    for name, dataset in reversed(list(DATASETS.items())):
+        if dataset.recognises(record):
+            return name
+    return "custom" if "problem" in named and {"answer", "tests", "unanswerable"} & named.keys() else None
+
+
+def _form_of(record: Record) -> Fields:
+    """The paths of a record of another project; empty for an unknown form."""
+    asked = next((name for name in _PROBLEMS if record.get(name)), None)
+    if asked is None:
+        return {}
+    answer = next((path for path in _ANSWERS if _at(record, path) is not None), None)
+    if answer is None and (turns := _turns(record[asked])) and turns[-1][0] in _ASSISTANT:
+        answer = asked
+    paths = {"problem": asked, "answer": answer, "dataset": "data_source" if "data_source" in record else None}
+    return {name: path for name, path in paths.items() if path}
+
+
+def _mapped(record: Record, name: str, path: str) -> Any:
+    """The value at ``path`` for the field ``name``. Raises ``DataError`` if there is none, or it is no such value."""
+    if name == "type" and path in DOMAINS and path not in record:
+        return path
+    if (value := _at(record, path, _at)) is _at:
+        raise DataError(
+            f"data.fields: {name}: the record has nothing at {path!r}; there are {', '.join(_leaves(record))}. A file "
+            "that needs no mapping is read with data.fields={}"
+        )
+    if _is_binary(value):
+        raise DataError(f"data.fields: {name}: {path!r} is binary, which no workflow can read; name another column")
+    if name not in ("problem", "answer") or not (turns := _turns(value)):
+        return value
+    roles = _USER if name == "problem" else _ASSISTANT
+    said = [text for role, text in turns if role in roles]
+    if not said or (name == "problem" and len(said) > 1):
+        cure = f"name one, such as data.fields={{{name}: {next(_leaves(value, path))}}}"
+        raise DataError(f"{path!r} is a chat with {len(said)} turns of the {roles[0]}; {cure}")
+    return said[-1]
+
+
+def _at(record: Any, path: str, missing: Any = None) -> Any:
+    """The value at a path; ``missing`` if there is none."""
+    try:
+        for key in path.split("."):
+            record = record[int(key)] if isinstance(record, list) else record[key]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return missing
+    return record
+
+
+def _turns(value: Any) -> list[tuple[str, str]]:
+    """Role and text of every turn of a chat; empty if it is none."""
+    if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
+        return []
+    turns = [(turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))) for turn in value]
+    parts = [(role, _said(content)) for role, content in turns]
+    return [(role, text) for role, text in parts if isinstance(role, str) and text is not None]
+
+
+def _said(content: Any) -> str | None:
+    """A turn's text, which may be a list of parts. Raises ``DataError`` for a part that is no text."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    if other := [part for part in content if not isinstance(_at(part, "text"), str)]:
+        raise DataError(f"a turn of the chat has a part that is no text, which no workflow can read: {short(other[0])}")
+    return "\n".join(part["text"] for part in content)
+
+
+def _is_binary(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_is_binary, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bytes)
+
+
+def _is_maths(answer: str) -> bool:
+    text = clean(answer.strip().strip("$"))
+    return number(text) is not None or (bool(re.search(r"[\d\\]", text)) and formulas.parse(text) is not None)
+
+
+def _mapping(record: Record) -> str:
+    """The setting that a record of an unknown form needs, with its first two texts."""
+    problem, answer = [*_leaves(record), "PATH", "PATH"][:2]
+    fields = f"{{problem: {problem}, answer: {answer}}}"
+    return f"--set 'data.fields={fields}' (commands of data: --fields '{fields}')"
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[str]:
+    """Paths of the texts and numbers in a record."""
+    if isinstance(value, str | int | float):
+        yield path
+    elif isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else list(enumerate(value))[:3]
+        for key, inner in items:
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+
+
+def spelt(record: Record) -> dict[str, Any]:
+    """The record's values under the project's names, without absent and null ones."""
+    named = {}
+    for name in NAMES:
+        for spelling in (name, *SPELLINGS.get(name, ())):
+            if record.get(spelling) is not None:
+                named[name] = record[spelling]
+                break
+    return named
+
+
+def parse(record: Record) -> Problem:
+    """One record. Raises ``DataError`` that names what is missing or contradictory."""
+    named = spelt(record)
+    text, domain = named.get("problem"), named.get("type")
+    if not isinstance(text, str) or not text.strip():
+        raise DataError(f"field {_spellings('problem')} must be a non-empty string")
+    if domain not in DOMAINS:
+        raise DataError(f"field {_spellings('type')} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
+    entry_point, public = None, tuple[str, ...]()
+    if domain == "code":
+        told = {name: record[name] for name in ("tests", *SPELLINGS["tests"]) if record.get(name)}
+        if len({tuple(_lines(told, name)) for name in told}) > 1:
+            raise DataError(f"fields {' and '.join(told)} hold different tests: keep the one that decides")
+        entry_point, public, reference = _code(named)
+    else:
+        text, reference = _with_options(record, named, text, _answered(named))
+    dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
+    if isinstance(id_, bool) or not isinstance(id_, (str, int)):
+        raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
+    name = content_id(dataset, text, context) if id_ == "" else str(id_)
+    return Problem(Question(name, text, domain, context, entry_point, public, dataset), reference)
+
+
+def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
+    """The function's name, the public tests, and the reference with the hidden tests."""
+    tests, public, prelude = "\n".join(_lines(named, "tests")), _lines(named, "public_tests"), _text(named, "prelude")
+    if not tests and ({"answer", "tests"} & named.keys() or not is_name(_text(named, "entry_point"))):
+        raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
+    entry_point = _text(named, "entry_point") or tested_function(tests)
+    if tests:
+        check_tests(tests, entry_point, prelude, public)
+    return entry_point, public, Reference(tests=tests, prelude=prelude)
+
+
+def _answered(named: Mapping[str, Any]) -> Reference:
+    answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
+    if not isinstance(unanswerable, bool):
+        raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
+    if unanswerable and answers:
+        raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
+    return Reference(answers, unanswerable=unanswerable)
+
+
+def _with_options(record: Record, named: Mapping[str, Any], text: str, reference: Reference) -> tuple[str, Reference]:
+    """The question with its options, which it needs if the answer is a letter, or an index or an item of ``options``.
+
+    Raises ``DataError`` if the record has several lists that may hold them.
+    """
+    given, lists = named.get("answer"), _lists(record)
+    chosen = [name for name in lists if name.lower().rstrip("s_") in ("option", "choice")]
+    if isinstance(given, str) and (label := re.fullmatch(r"\(?([A-J])\)?\.?", given.strip())):
+        place = _LETTERS.index(label[1])
+        fitting = [name for name, texts in lists.items() if len(texts) > place]
+        shown = re.search(rf"(?:^|[\s(]){label[1]}[).:]", f"{_text(named, 'context')}\n{text}", re.MULTILINE)
+        if shown or not fitting:
+            return text, reference
+        chosen = [name for name in chosen if name in fitting] or fitting
+        if len(chosen) > 1:
+            raise DataError(f"answer {given!r} is a letter, and the options may be in {' or '.join(chosen)}: keep one")
+    elif chosen and str(given) in lists[chosen[0]]:
+        place = lists[chosen[0]].index(str(given))
+    elif chosen and isinstance(given, int) and 0 <= given < len(lists[chosen[0]]):
+        place = given
+    else:
+        return text, reference
+    texts = lists[chosen[0]]
+    shown_with = choice_problem("", None, text, list(_LETTERS[: len(texts)]), texts, _LETTERS[place])
+    return shown_with.question.text, shown_with.reference
+
+
+def _lists(record: Record) -> dict[str, list[str]]:
+    """What may be a question's options: lists of 2 to 10 texts, also written as an object or as lettered columns."""
+    found, columns = dict[str, list[str]](), dict[str, list[str]]()
+    for name, value in record.items():
+        if isinstance(value, dict):
+            value = value["text"] if isinstance(value.get("text"), list) else list(value.values())
+        if name in _READ:
+            continue
+        if isinstance(value, list) and 2 <= len(value) <= 10 and all(isinstance(item, str) for item in value):
+            found[name] = value
+        elif isinstance(value, str) and (column := re.fullmatch(r"(.*?)_?([A-Ja-j]|\d)", name)):
+            columns.setdefault(column[1] or "options", []).append(value)
+    return {**{name: texts for name, texts in columns.items() if 2 <= len(texts) <= 10}, **found}
+
+
+def to_record(problem: Problem) -> dict[str, Any]:
+    """The flat record that ``parse`` reads back as the same problem."""
+    question, reference = problem.question, problem.reference
+    record: dict[str, Any] = {
+        "id": question.id,
+        "dataset": question.dataset,
+        "type": question.domain,
+        "problem": question.text,
+    }
+    if question.context:
+        record["context"] = question.context
+    if question.domain == "code":
+        record["entry_point"] = question.entry_point
+        record["public_tests"] = list(question.public_tests)
+        record |= {"tests": reference.tests} if reference.tests else {}
+        record["prelude"] = reference.prelude
+    elif reference.unanswerable:
+        record["unanswerable"] = True
+    elif reference.answers:
+        # a list means that each of several answers is right
+        record["answer"] = reference.answers[0] if len(reference.answers) == 1 else list(reference.answers)
+    return record
+
+
+def _spellings(name: str) -> str:
+    others = ", ".join(repr(spelling) for spelling in SPELLINGS.get(name, ()))
+    return f"{name!r} (or {others})" if others else repr(name)
+
+
+def _answers(value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(item, (str, int, float)) and not isinstance(item, bool) for item in values):
+        raise DataError(f"field 'answer' must be text, a number or a list of them, got {short(value)}")
+    if any(isinstance(item, float) and not math.isfinite(item) for item in values):
+        raise DataError(f"field 'answer' must be a finite number, got {short(value)}")
+    # other mixtures keep GSM8K's raw answers, which end in "#### N"
+    answers = tuple(dict.fromkeys(str(item).rpartition("\n#### ")[2].strip() for item in values))
+    if "" in answers:
+        raise DataError("field 'answer' is empty; for a question without an answer write \"unanswerable\": true")
+    return answers
+
+
+def _text(named: Mapping[str, Any], name: str) -> str:
+    value = named.get(name, "")
+    if not isinstance(value, str):
+        raise DataError(f"field {name!r} must be text, got {short(value)}")
+    return value
+
+
+def _lines(named: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = named.get(name)
+    lines = value if isinstance(value, list) else [] if value is None else [value]
+    if not all(isinstance(line, str) for line in lines):
+        raise DataError(f"field {name!r} must be text or a list of text, got {short(value)}")
+    return tuple(line for line in lines if line.strip())

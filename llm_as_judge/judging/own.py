@@ -1,0 +1,87 @@
+"""The user's own verdict: a function (``judge.function``) with TRL's reward signature that says how right answers are.
+
+    def is_right(completions, ground_truth, **kwargs) -> list[bool | float | None]:
+        return [truth in answer for answer, truth in zip(completions, ground_truth)]
+
+``completions`` are the answers that workflows returned, ``workflows`` their code; ``_columns`` has the other arguments.
+One call sees the answers of one group. A number is the score, right from ``judge.right_at`` on; with None, an exception
+or a time-out the answer is left open. In evaluations the benchmark's own tests or usual scorer decide where there are
+any.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from llm_as_judge.config.endpoints import JudgeConfig
+from llm_as_judge.judging.judge import Judge
+from llm_as_judge.rewards.functions import Failed, OwnFunction, question_columns
+from llm_as_judge.types import Execution, Problem, Verdict
+
+#: Stands for the verdict on an answer that is judged with its group (``rl.rollout``).
+LATER = Verdict(None, "none", "not yet judged: it waits for its group")
+
+
+class OwnJudge:
+    """``function`` decides, or ``official`` where a problem has tests or a usual scorer.
+
+    ``together``: training asks for the verdicts of whole groups. Raises ``ConfigError`` for a function that cannot be
+    used.
+    """
+
+    def __init__(self, config: JudgeConfig, official: Judge | None = None, *, together: bool = False) -> None:
+        assert config.function is not None
+        columns = (*question_columns(()), "completions", "workflows")
+        self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, (0.0, 1.0))
+        self._right_at, self._official, self.together = config.right_at, official, together
+
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        """The verdict on an answer alone, as of ``Judge``."""
+        return (await self.verdicts(problem, [(answer, "")], cut_off))[0]
+
+    async def verdicts(
+        self, problem: Problem, answers: Sequence[tuple[str | None, str]], cut_off: bool = False
+    ) -> list[Verdict]:
+        """The verdicts on answers to one problem, each with its workflow's code; None is wrong.
+
+        Raises ``ConfigError`` if the function returns anything but a value for each answer.
+        """
+        if self._official is not None and not self.decides(problem):
+            return [await self._official.verdict(problem, answer, cut_off) for answer, _ in answers]
+        given = [(answer, workflow) for answer, workflow in answers if answer is not None]
+        values = iter(await self._function.values(_columns(problem, given)))
+        return [
+            Verdict(False, "none", "no answer given") if answer is None else self._verdict(next(values))
+            for answer, _ in answers
+        ]
+
+    def decides(self, problem: Problem) -> bool:
+        return self._official is None or not self._official.scores(problem)
+
+    async def try_out(self, problem: Problem, workflow: str) -> None:
+        """Asks about the reference twice. Raises ``ConfigError`` before a run if the function cannot be used."""
+        answer = problem.reference.first or ""
+        await self._function.try_out(_columns(problem, [(answer, workflow)] * 2))
+
+    def _verdict(self, value: float | Failed | None) -> Verdict:
+        name = self._function.name
+        if value is None or isinstance(value, Failed):
+            return Verdict(None, "function", f"{name} gave None" if value is None else value.reason)
+        return Verdict(value >= self._right_at, "function", f"{name} gave {value:g}", score=value)
+
+
+AnyJudge = Judge | OwnJudge
+
+
+async def verdict_of(judge: AnyJudge, problem: Problem, execution: Execution, workflow: str) -> Verdict:
+    """The verdict on a finished workflow; ``LATER`` if it is judged with its group."""
+    if not isinstance(judge, OwnJudge):
+        return await judge.verdict(problem, execution.answer, execution.cut_off)
+    if judge.together:
+        return LATER
+    return (await judge.verdicts(problem, [(execution.answer, workflow)], execution.cut_off))[0]
+
+
+def _columns(problem: Problem, answers: Sequence[tuple[str | None, str]]) -> dict[str, list[Any]]:
+    """All arguments."""
+    shared = question_columns([problem] * len(answers))
+    return {**shared, "completions": [answer for answer, _ in answers], "workflows": [code for _, code in answers]}

@@ -1,0 +1,186 @@
+"""Data as people have it: columnar files, other projects' records, mapped paths, and what is refused with the cure."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.cli import CommandLine
+from helpers.samples import write_lines
+
+from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.data.problems import read_problems
+from llm_as_judge.errors import ConfigError, DataError
+
+Record = dict[str, Any]
+CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 3?"}]
+#: Records of other projects that all hold the same problem, and its dataset.
+SCHEMAS: dict[str, tuple[Record, str]] = {
+    "verl, DAPO": ({"data_source": "math_dapo", "prompt": CHAT, "ability": "MATH", "extra_info": {"index": 4},
+                    "reward_model": {"style": "rule", "ground_truth": "5"}}, "math_dapo"),
+    "TRL": ({"prompt": "What is 2 + 3?", "answer": "5"}, "custom"),
+    "TRL, chat": ({"prompt": CHAT, "solution": "$5$", "extra": None}, "custom"),
+    "TRL, completion": ({"prompt": CHAT, "completion": [{"role": "assistant", "content": "5"}]}, "custom"),
+    "plain": ({"prompt": "What is 2 + 3?", "ground_truth": 5}, "custom"),
+    "messages": ({"messages": [*CHAT, {"role": "assistant", "content": "5"}]}, "custom"),
+    "parts": ({"messages": [{"role": "user", "content": [{"type": "text", "text": "What is 2 + 3?"}]}],
+               "answer": "5"}, "custom"),
+    "ShareGPT": ({"conversations": [{"from": "human", "value": "What is 2 + 3?"}, {"from": "gpt", "value": "5"}]},
+                 "custom"),
+    "without a type": ({"question": "What is 2 + 3?", "answer": "5"}, "custom"),
+}  # fmt: skip
+MAPPED: Record = {"task": {"turns": [{"say": "What is 2 + 3?"}], "gold": 5}, "kind": "arithmetic", "type": "Sums"}
+
+
+def table(path: Path, *records: Record) -> Path:
+    """The records as a Parquet file, or as an Arrow file or stream."""
+    pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = pyarrow.Table.from_pylist(list(records))
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(rows, path)
+    else:
+        make = pyarrow.ipc.new_stream if "stream" in path.name else pyarrow.ipc.new_file
+        with make(path, rows.schema) as writer:
+            writer.write_table(rows)
+    return path
+
+
+def refused(path: Path, fields: dict[str, str] | None = None) -> str:
+    with pytest.raises((DataError, ConfigError)) as caught:
+        read_problems(path, fields or {})
+    return str(caught.value)
+
+
+def test_schemas_of_other_projects_are_recognised_in_every_file_format(here: Path) -> None:
+    wrong = []
+    for name, (record, dataset) in SCHEMAS.items():
+        file = write_lines(here / "own.jsonl", [record, record])
+        array = here / "own.json"
+        array.write_text(json.dumps([record, record]))
+        kinds = ("a.parquet", "b.arrow", "stream.arrow") if name == "verl, DAPO" else ("a.parquet",)
+        tables = [table(here / f"[1] {kind}", record, record) for kind in kinds]
+        for path in (file, array, *tables):
+            first, second = read_problems(path)
+            found = first.question.text, first.reference.answers[0].strip("$"), first.question.domain
+            if found != ("What is 2 + 3?", "5", "math") or first != second or first.question.dataset != dataset:
+                wrong.append((name, path.name, first))
+    assert not wrong
+    assert [problem.place for problem in read_problems(tables[0])] == [f"{tables[0]}:record {n}" for n in (1, 2)]
+    csv = here / "own.csv"
+    csv.write_text('problem,answer,context\n"What is 2,\nin words?",two,\nWho?,Ann,"A, B"\n', encoding="utf-8")
+    one, two = read_problems(csv)
+    assert (one.question.text, one.question.domain, two.question.context) == ("What is 2,\nin words?", "qa", "A, B")
+
+
+def test_paths_are_mapped_and_a_wrong_mapping_is_answered_with_what_there_is(here: Path) -> None:
+    file = table(here / "own.parquet", MAPPED, MAPPED)
+    assert "--set 'data.fields={problem: task.turns.0.say, answer: task.gold}'" in refused(file)
+    fields = {"problem": "task.turns.0.say", "answer": "task.gold", "dataset": "kind"}
+    problem = read_problems(file, fields)[0]
+    assert (problem.question.text, problem.reference.answers) == ("What is 2 + 3?", ("5",))
+    assert (problem.question.dataset, problem.question.domain) == ("arithmetic", "math")
+    assert read_problems(file, {**fields, "type": "qa"})[0].question.domain == "qa"
+    empty = write_lines(here / "empty.jsonl", [{"q": "1 + 1?", "a": 2, "note": None}, {"q": "?", "a": 3, "note": "n"}])
+    some = read_problems(empty, {"problem": "q", "answer": "a", "context": "note"})
+    assert [problem.question.context for problem in some] == ["", "n"]
+    chat = write_lines(here / "chat.jsonl", [{"dialogue": [*CHAT, {"role": "user", "content": "And 3 + 3?"}], "a": 6}])
+    for path, mapping, said in (
+        (file, {**fields, "problem": "task.turns.1.say"}, "record 1: data.fields: problem: the record has nothing at"),
+        (file, {"problem": "task.turns.0.say", "answr": "task.gold"}, "no field 'answr'; did you mean 'answer'"),
+        (file, {"answer": "task.gold"}, "name the path of 'problem'"),
+        (file, {**fields, "type": "kind"}, "must be one of math, code, qa, got 'arithmetic'"),
+        (chat, {"problem": "dialogue", "answer": "a"}, "a chat with 2 turns of the user; name one"),
+    ):
+        message = refused(path, mapping)
+        assert said in message and (str(path) in message or "data.fields" in message), message
+    assert read_problems(chat, {"problem": "dialogue.2.content", "answer": "a"})[0].question.text == "And 3 + 3?"
+
+
+def test_binary_columns_and_damaged_files_are_refused_with_file_and_record(here: Path) -> None:
+    seen = {"question": "What is shown?", "answer": "a cat", "image": {"bytes": b"\x89PNG", "path": "cat.png"}}
+    file = table(here / "seen.parquet", seen)
+    message = refused(file)
+    assert message.startswith(f"{file}:record 1: column 'image' is binary") and "{problem: question, answer" in message
+    assert "'image.bytes' is binary" in refused(file, {"problem": "question", "answer": "image.bytes"})
+    named = {"problem": "question", "answer": "answer", "context": "image.path"}
+    assert read_problems(file, named)[0].question.context == "cat.png"
+    pictured = [{"type": "image_url", "image_url": "x.png"}, {"type": "text", "text": "What is shown?"}]
+    chat = write_lines(here / "chat.jsonl", [{"prompt": [{"role": "user", "content": pictured}], "answer": "a cat"}])
+    assert "chat.jsonl:1: a turn of the chat has a part that is no text" in refused(chat)
+    for name in ("a.parquet", "a.arrow"):
+        (here / name).write_bytes(b"nothing of the kind")
+        assert refused(here / name).startswith(f"{here / name}:record 1: ")
+
+
+def test_the_hub_needs_a_network_and_its_files_are_read_like_any(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
+    for name in ("hub:owner", "hub:owner/name:train:1", "hub:a/b/c/d"):
+        assert "write hub:owner/name" in refused(Path(name))
+    read = "import sys\nfrom llm_as_judge.commands.app import main\nsys.exit(main(sys.argv[1:]))"
+    words = ["data", "inspect", "--file", "hub:nobody/none:test"]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(here)}
+    ended = subprocess.run([sys.executable, "-c", read, *words], env=env, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "hub:nobody/none:test: cannot be fetched" in ended.stderr
+    assert "without a network, name a file" in ended.stderr and "Traceback" not in ended.stderr
+    asked = []
+
+    def load(name: str, config: str | None, split: str) -> Any:
+        asked.append((name, config, split))
+        file = table(here / "hub.parquet", SCHEMAS["TRL"][0])
+        return datasets.Dataset.from_parquet(str(file), cache_dir=str(here / "cache"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("llm_as_judge.data.download.fetch_from_hub", load)
+        (problem,) = read_problems(Path("hub:owner/my-data.v2/main:validation"))
+        read_problems(Path("hub:owner/name"))
+    assert asked == [("owner/my-data.v2", "main", "validation"), ("owner/name", None, "train")]
+    assert problem.question.text == "What is 2 + 3?" and str(here / "cache") in problem.place
+
+
+def test_runs_and_data_commands_read_them(here: Path, cli: CommandLine) -> None:
+    rows = [{**MAPPED, "task": {"turns": [{"say": f"What is {n} + {n}?"}], "gold": 2 * n}} for n in range(12)]
+    own = table(here / "own.parquet", *rows)
+    held = write_lines(here / "held.jsonl", [{**rows[0], "task": {"turns": [{"say": "What is 9 + 9?"}], "gold": 18}}])
+    fields = "{problem: task.turns.0.say, answer: task.gold}"
+    (here / "run.yaml").write_text(
+        f"data: {{train_dataset: own.parquet, test_dataset: held.jsonl, fields: {fields},\n"
+        "  domain_ratios: {math: 1}}\n",
+        encoding="utf-8",
+    )
+    problems = open_problems(load_config("run.yaml"))
+    assert len(problems.sampler.peek(None)) == 12 and problems.heldout[0].reference.answers == ("18",)
+    shown = cli("data", "inspect", "--file", own, "--fields", fields)
+    assert all(f"problem: What is {n} + {n}?" in shown for n in range(3)) and "What is 3 + 3?" not in shown
+    assert "answer: 4" in shown and "math" in shown
+    assert "12 answers of 12 records, 0 faults" in cli("data", "check", "--file", own, "--fields", fields)
+    process = ["data", "process", "--custom", own, "--custom", held, "--fields", fields, "--ratios", "1:0:0"]
+    cli(*process, "--train-size", 8, "--test-size", 2)
+    info = json.loads(Path("data/mixed/info.json").read_text())
+    assert info["raw"]["custom"]["files"] == 2 and info["datasets"]["custom_math"]["records"] == 13
+    assert "there is no field 'q'" in cli.refused("data", "inspect", "--file", own, "--fields", "{q: task}")
+    assert "data.fields" in cli.refused("data", "inspect", "--file", own, "--fields", "[task]")
+    opened = write_lines(here / "open.jsonl", [{"prompt": f"Write {n} lines."} for n in range(3)])
+    process = ["data", "process", "--custom", opened, "--ratios", "0:1:0", "--train-size", 2, "--test-size", 1]
+    assert "3 of them have no answer: only judge.function can say what is right" in cli(*process)
+
+
+def test_json_lines_need_no_extra(here: Path) -> None:
+    """Nothing imports ``datasets`` for files that the package reads itself; without it, a table names the extra."""
+    write_lines(here / "own.jsonl", [SCHEMAS["TRL"][0]])
+    (here / "own.csv").write_text("problem,answer\n1 + 1?,2\n", encoding="utf-8")
+    (here / "own.parquet").write_bytes(b"")
+    code = (
+        "import sys\nsys.modules['datasets'] = None\nfrom pathlib import Path\n"
+        "from llm_as_judge.data.problems import read_problems\n"
+        "print(len(read_problems(Path('own.jsonl')) + read_problems(Path('own.csv'))))\n"
+        "try:\n    read_problems(Path('own.parquet'))\nexcept Exception as error:\n    print(error)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.startswith("2\n") and "pip install 'llm-as-judge[data]'" in out
