@@ -95,8 +95,6 @@ def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Pol
 
     Also says how far its log-probabilities are from those on the quantized base, on which the adapter was trained.
     """
-    import torch
-
     from llm_as_judge.policy.model import Policy
     from llm_as_judge.policy.sampling import PLAIN
     from llm_as_judge.types import DOMAINS, Completion, Question
@@ -107,18 +105,18 @@ def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Pol
     asked = {domain: prompt(Question("", "What is 6 times 7?", domain)) for domain in DOMAINS}
     pairs = [(asked[domain], workflow(source, domain)) for source in SHAPES.values() for domain in DOMAINS][:_COMPARED]
 
-    def logprobs(policy: Policy) -> torch.Tensor:
+    def logprobs(policy: Policy) -> list[float]:
         replies = [tuple(policy.tokenizer.encode(text, add_special_tokens=False)) for _, text in pairs]
         prompts = [tuple(policy.encode(prompt)) for prompt, _ in pairs]
         completions = [Completion("", *ids, (), "stop") for ids in zip(prompts, replies, strict=True)]
-        return torch.cat(policy.known_logprobs(completions, PLAIN, "padded", 4096)).float().cpu()
+        return [float(one) for row in policy.known_logprobs(completions, PLAIN, "padded", 4096) for one in row]
 
     quantized = logprobs(Policy.load(path, config.model, adapter=adapter))
     policy = Policy.load(path, config.model.model_copy(update={"quantization": "none"}), adapter=adapter)
-    apart = (quantized - logprobs(policy)).abs()
+    apart = [abs(one - other) for one, other in zip(quantized, logprobs(policy), strict=True)]
     return policy, (
         f"Log-probabilities of {_COMPARED} workflows differ from those on the base in {config.model.quantization}, on "
-        f"which it was trained, by {apart.mean():.3f} nats a token on average and {apart.max():.2f} at most."
+        f"which it was trained, by {sum(apart) / len(apart):.3f} nats a token on average and {max(apart):.2f} at most."
     )
 
 

@@ -229,7 +229,8 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
     forwarded = min(total, config.training.micro_batch_tokens)
     update = update_memory(
         shape, model.lora_target_modules, model.lora_rank, dtype, forwarded,
-        forwarded * work.tokens["generated"] / total, checkpointing=model.gradient_checkpointing, quantization=model.quantization,
+        forwarded * work.tokens["generated"] / total, checkpointing=model.gradient_checkpointing,
+        quantization=model.quantization,
     )  # fmt: skip
     parts = {"trainer": sum(asdict(update).values())}
     if config.generation.engine == "vllm":

@@ -107,12 +107,12 @@ class Policy:
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
-        dtype, options = config.dtype, {}
+        options: dict[str, Any] = {"dtype": config.dtype}
         if config.quantization != "none":
             device = resolve_device(config.device)
-            dtype = resolve_dtype(dtype, device, SMALL_MODEL + 1)
-            options = loading_options(config.quantization, device, dtype)
-        tokenizer, base = load_model(path, dtype, f"model.model_name={config.model_name!r}", **options)
+            dtype = resolve_dtype(config.dtype, device, SMALL_MODEL + 1)
+            options = {"dtype": dtype, **loading_options(config.quantization, device, dtype)}
+        tokenizer, base = load_model(path, setting=f"model.model_name={config.model_name!r}", **options)
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:
             policy.load_adapter(config.adapter)

@@ -32,12 +32,12 @@ def loading_options(kind: Quantization, device: torch.device, dtype: torch.dtype
     if device.type not in ("cuda", "cpu"):
         raise ConfigError(f"model.quantization={kind} works on cuda and cpu, not on model.device={device.type}")
     if kind == "nf4":
-        quantized = BitsAndBytesConfig(
+        quantized = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
         )
     else:
         # A threshold would choose columns over the whole batch, so that a row's result depended on its neighbours.
-        quantized = BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=0.0)
+        quantized = BitsAndBytesConfig(load_in_8bit=True, llm_int8_threshold=0.0)  # type: ignore[no-untyped-call]
     return {"quantization_config": quantized, "device_map": {"": device}}
 
 
