@@ -50,6 +50,8 @@ CARDS = {
     "H200-141": Card(141 * GB, 989e12, 4.8e12),
     "L40S-48": Card(48 * GB, 362e12, 0.864e12),
     "RTX4090-24": Card(24 * GB, 165e12, 1.008e12),
+    "RTX3090-24": Card(24 * GB, 71e12, 0.936e12),
+    "L4-24": Card(24 * GB, 121e12, 0.3e12),
 }
 
 
@@ -90,6 +92,13 @@ class ModelSizes:
         else:
             pattern = rf"(.*\.)?({'|'.join(map(re.escape, modules))})"
         return [row for row in self.linear() if re.fullmatch(pattern, row[0])]
+
+    def weight_bytes(self, dtype: str, quantization: str = "none") -> float:
+        """All weights; quantized linear layers have a scale for 64 weights (nf4, itself quantized) or a row (int8)."""
+        linear = sum(inputs * outputs for _, inputs, outputs in self.linear())
+        rows = sum(outputs for _, _, outputs in self.linear())
+        kept = {"nf4": linear * (0.5 + 1 / 64 + 4 / (64 * 256)), "int8": linear + 4.0 * rows}
+        return kept.get(quantization, linear * BYTES[dtype]) + (self.parameters - linear) * BYTES[dtype]
 
     def cache_bytes(self, tokens: float, dtype: str) -> float:
         """Keys and values of ``tokens``."""
@@ -136,7 +145,7 @@ class Memory:
 
 def update_memory(
     shape: ModelSizes, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
-    checkpointing: bool,
+    checkpointing: bool, quantization: str = "none",
 ) -> Memory:  # fmt: skip
     """Peak memory of an update: ``tokens`` are forwarded at once, ``scored`` of them belong to completions.
 
@@ -150,7 +159,10 @@ def update_memory(
     each = h * shape.hidden + kv * shape.kv_heads * shape.head_dim + i * shape.intermediate + r * rank * share
     layers = shape.layers * shape.hidden * BYTES[dtype] + each if checkpointing else reached * each
     logits = min(scored * shape.vocabulary, LOGIT_ELEMENTS) * _LOGIT_BYTES
-    return Memory(shape.parameters * BYTES[dtype], 16.0 * parameters, tokens * layers, logits)
+    # Of a quantized base, one layer's weights at a time are whole.
+    whole = max(inputs * outputs for _, inputs, outputs in shape.linear()) * BYTES[dtype]
+    activations = tokens * layers + (whole if quantization != "none" else 0.0)
+    return Memory(shape.weight_bytes(dtype, quantization), 16.0 * parameters, activations, logits)
 
 
 def sampling_memory(

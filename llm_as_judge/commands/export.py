@@ -13,8 +13,10 @@ from llm_as_judge.files import naming, read_json
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
+    from llm_as_judge.policy.model import Policy
 
 CARD = "README.md"
+_COMPARED = 8  # prompts on which two precisions of the base are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Exported:
     merged: bool
     files: Mapping[str, int]  # bytes of each
     scores: bool  # whether the card has scores
+    note: str = ""  # how far a merged model is from the quantized base with the adapter
 
 
 def run_export(
@@ -52,11 +55,25 @@ def run_export(
     path = config.base_model.path
     on_hub = base_model is not None or (path.count("/") == 1 and not Path(path).exists() and ":" not in path)
     name = base_model or (path if on_hub else config.base_model.key)
-    policy = Policy.load(path, config.model, adapter=checkpoint)
-    dtype = str(policy.base.dtype).removeprefix("torch.")
+    kept, note = config.model.quantization, ""
+    if merge and kept != "none":
+        policy, note = _in_full_precision(path, config, checkpoint)
+    else:
+        policy = Policy.load(path, config.model, adapter=checkpoint)
+    dtype = str(policy.base.dtype).removeprefix("torch.") + (f" on a base in {kept}" if kept != "none" else "")
     training, rows = _training_results(read_json(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
     facts = CardFacts(
-        folder.resolve().name, name, on_hub, merge, dtype, step_of(checkpoint), trained, training, rows, _mix(trained)
+        folder.resolve().name,
+        name,
+        on_hub,
+        merge,
+        dtype,
+        step_of(checkpoint),
+        trained,
+        training,
+        rows,
+        _mix(trained),
+        note,
     )
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -70,7 +87,37 @@ def run_export(
         shutil.rmtree(folder, ignore_errors=True)
         raise
     files = {file.name: file.stat().st_size for file in sorted(folder.iterdir())}
-    return Exported(folder, checkpoint, name, merge, files, bool(training or rows))
+    return Exported(folder, checkpoint, name, merge, files, bool(training or rows), note)
+
+
+def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Policy, str]":
+    """The policy on its base weights as they are, into which to merge: 4 or 8 bits would round the adapter away.
+
+    Also says how far its log-probabilities are from those on the quantized base, on which the adapter was trained.
+    """
+    from llm_as_judge.policy.model import Policy
+    from llm_as_judge.policy.sampling import PLAIN
+    from llm_as_judge.types import DOMAINS, Completion, Question
+    from llm_as_judge.workflow.prompt import Layer1
+    from llm_as_judge.workflow.shapes import SHAPES, workflow
+
+    prompt = Layer1(config.workflow)
+    asked = {domain: prompt(Question("", "What is 6 times 7?", domain)) for domain in DOMAINS}
+    pairs = [(asked[domain], workflow(source, domain)) for source in SHAPES.values() for domain in DOMAINS][:_COMPARED]
+
+    def logprobs(policy: Policy) -> list[float]:
+        replies = [tuple(policy.tokenizer.encode(text, add_special_tokens=False)) for _, text in pairs]
+        prompts = [tuple(policy.encode(prompt)) for prompt, _ in pairs]
+        completions = [Completion("", *ids, (), "stop") for ids in zip(prompts, replies, strict=True)]
+        return [float(one) for row in policy.known_logprobs(completions, PLAIN, "padded", 4096) for one in row]
+
+    quantized = logprobs(Policy.load(path, config.model, adapter=adapter))
+    policy = Policy.load(path, config.model.model_copy(update={"quantization": "none"}), adapter=adapter)
+    apart = [abs(one - other) for one, other in zip(quantized, logprobs(policy), strict=True)]
+    return policy, (
+        f"Log-probabilities of {_COMPARED} workflows differ from those on the base in {config.model.quantization}, on "
+        f"which it was trained, by {sum(apart) / len(apart):.3f} nats a token on average and {max(apart):.2f} at most."
+    )
 
 
 def _check_new(folder: Path) -> None:
@@ -126,6 +173,8 @@ def export(
         return
     console = cli.make_console(as_json)
     cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
+    if result.note:
+        cli.show(console, result.note)
     if not result.scores:
         cli.show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
     cli.show(console, f"publish it with: hf upload OWNER/NAME {folder}")

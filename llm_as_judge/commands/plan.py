@@ -16,7 +16,6 @@ import typer
 
 from llm_as_judge.assembly.estimates import (
     BANDWIDTH_SHARE,
-    BYTES,
     CARDS,
     GB,
     LOCAL_TOKEN_S,
@@ -231,6 +230,7 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
     update = update_memory(
         shape, model.lora_target_modules, model.lora_rank, dtype, forwarded,
         forwarded * work.tokens["generated"] / total, checkpointing=model.gradient_checkpointing,
+        quantization=model.quantization,
     )  # fmt: skip
     parts = {"trainer": sum(asdict(update).values())}
     if config.generation.engine == "vllm":
@@ -282,7 +282,7 @@ def _on(
 
     parts, cards = placed(config)
     helps = "; ".join(name for name, other in _changes(config) if placed(other)[1]) if cards is None else ""
-    weights, speed = shape.parameters * BYTES[_dtype(config)], card.flops * MFU
+    weights, speed = shape.weight_bytes(_dtype(config), config.model.quantization), card.flops * MFU
     token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)
     passes = 6 if config.model.gradient_checkpointing else 4
     seconds = {
@@ -316,6 +316,7 @@ def _changes(config: "Config") -> "Iterator[tuple[str, Config]]":
     for name, value, shown in (
         ("generation.engine", "local", "=local"),
         ("model.gradient_checkpointing", True, "=true"),
+        ("model.quantization", "nf4", "=nf4"),
         ("training.shared_prefix", True, "=true"),
         ("training.micro_batch_tokens", config.longest_episode, f"={config.longest_episode}"),
         ("data.eval_problems", 16, "=16"),

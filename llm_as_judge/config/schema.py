@@ -45,6 +45,11 @@ class ModelConfig(Strict):
         description="Precision of the base weights; auto: bfloat16 on CUDA and on CPUs with native support (not "
         "for tiny models), else float32.",
     )
+    quantization: Literal["none", "nf4", "int8"] = Field(
+        "none",
+        description="Frozen base weights in 4 (nf4) or 8 bits (int8), by bitsandbytes; dtype is then that of the rest "
+        "and of all products.",
+    )
     device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
     gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass, for memory.")
     adapter: InputPath | None = Field(

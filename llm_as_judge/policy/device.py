@@ -63,7 +63,12 @@ def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dty
         native = torch.cpu.get_capabilities()  # emulation is several times slower than float32
         fast = native.get("avx512_bf16") or native.get("amx_bf16")
         on_cpu = device.type == "cpu" and parameters > SMALL_MODEL and fast
-        return torch.bfloat16 if device.type == "cuda" or on_cpu else torch.float32
+        name = "bfloat16" if device.type == "cuda" or on_cpu else "float32"
+    if name == "bfloat16" and device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
+        raise ConfigError(
+            f"{torch.cuda.get_device_name(device)} has no bfloat16; set model.dtype=float32, or use a card of compute "
+            "capability 8.0 or more"
+        )
     dtype = getattr(torch, name, None)
     if not isinstance(dtype, torch.dtype):
         raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')

@@ -30,8 +30,15 @@ from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import UserTurn, chat_ids
-from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.device import SMALL_MODEL, fit_threads, resolve_device, resolve_dtype
 from llm_as_judge.policy.packed import PackedLinears
+from llm_as_judge.policy.quantized import (
+    fix_kernels,
+    loading_options,
+    quantization_of,
+    record_quantization,
+    recorded_quantization,
+)
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
 from llm_as_judge.policy.shareable import TESTED, why_not, why_not_positions
@@ -56,7 +63,11 @@ class Policy:
         """``seed`` determines the adapter's initial weights."""
         self.config, self.tokenizer = config, tokenizer
         device = resolve_device(config.device)
-        base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
+        self.quantization = quantization_of(base)
+        if self.quantization == "none":
+            base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
+        else:  # loaded in its place and precision
+            fix_kernels(base)
         silence(base)
         # The adapter depends on its seed only, and the caller's random state is left as it was.
         own = [device] if device.type == "cuda" else []
@@ -96,7 +107,12 @@ class Policy:
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
         path = locate_weights(path)
-        tokenizer, base = load_model(path, config.dtype, f"model.model_name={config.model_name!r}")
+        options: dict[str, Any] = {"dtype": config.dtype}
+        if config.quantization != "none":
+            device = resolve_device(config.device)
+            dtype = resolve_dtype(config.dtype, device, SMALL_MODEL + 1)
+            options = {"dtype": dtype, **loading_options(config.quantization, device, dtype)}
+        tokenizer, base = load_model(path, setting=f"model.model_name={config.model_name!r}", **options)
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:
             policy.load_adapter(config.adapter)
@@ -246,7 +262,7 @@ class Policy:
         layers = self._adapted()
         embedding = getattr(base.get_input_embeddings(), "weight", None)
         adapted = [layer.get_base_layer() for layer in layers]
-        plain = all(isinstance(own, torch.nn.Linear) and own.weight is not embedding for own in adapted)
+        plain = all(type(own) is torch.nn.Linear and own.weight is not embedding for own in adapted)
         merged = layers if plain and base.dtype == torch.float32 and not self.packed.wanted else []
         originals = [layer.get_base_layer().weight.data for layer in merged]
         self.model.eval()
@@ -279,6 +295,8 @@ class Policy:
         self.model.save_pretrained(
             str(directory), save_embedding_layers=False, selected_adapters=["default"], state_dict=weights
         )
+        if self.quantization != "none":
+            record_quantization(directory, self.quantization)
         let_others_read(directory)
 
     def load_adapter(self, directory: Path) -> None:
@@ -300,6 +318,11 @@ class Policy:
         if missing or result.unexpected_keys:
             more = result.unexpected_keys[:3]
             raise ConfigError(f"{directory} is an adapter of another model: it lacks {missing[:3]} and has {more}")
+        if (trained_on := recorded_quantization(directory)) != self.quantization:
+            logger.warning(
+                "%s was trained on a base with model.quantization=%s, not %s: its workflows may be worse",
+                directory, trained_on, self.quantization,
+            )  # fmt: skip
         saved, own = read_json(directory / "adapter_config.json"), self.config.lora_alpha
         names = [_model_name(name) for name in (self.base.config.name_or_path, self.config.model_name)]
         other = str(saved.get("base_model_name_or_path") or "")

@@ -36,7 +36,7 @@ class PackedLinears:
         )
         # Chosen now, while adapters are trainable: switched off, they would look frozen, too.
         linears = base.modules() if self.wanted else ()
-        self._linears = [m for m in linears if isinstance(m, torch.nn.Linear) and _frozen(m)]
+        self._linears = [m for m in linears if type(m) is torch.nn.Linear and _frozen(m)]  # not a quantized one
         self._forward: dict[torch.nn.Linear, Callable[[Tensor], Tensor]] = {}
 
     @contextmanager

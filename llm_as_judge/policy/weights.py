@@ -23,20 +23,24 @@ logger = logging.getLogger(__name__)
 _HUB_TIMEOUT_S = 10.0
 
 
-def load_model(path: str, dtype: str, setting: str) -> tuple[Any, Any]:
-    """Tokenizer and causal LM. Raises ``ConfigError``, which names ``setting``, if they cannot be loaded."""
+def load_model(path: str, dtype: Any, setting: str, **options: Any) -> tuple[Any, Any]:
+    """Tokenizer and causal LM; ``options`` are more arguments of ``from_pretrained``.
+
+    Raises ``ConfigError``, which names ``setting``, if they cannot be loaded.
+    """
     cure = "give a directory with a Hugging Face model, a GGUF file, or the id of a model on the hub"
     if path.endswith(".gguf") and importlib.util.find_spec("gguf") is None:
         raise ConfigError(f"{setting}: {path} needs the package gguf; install it: python -m pip install gguf")
     with refusing(ConfigError, f"{setting}: {path} cannot be loaded", cure):
-        return load_gguf(Path(path), dtype) if path.endswith(".gguf") else load_folder(path, dtype)
+        load = load_gguf if path.endswith(".gguf") else load_folder
+        return load(path, dtype, **options)
 
 
-def load_folder(path: Path | str, dtype: str) -> tuple[Any, Any]:
+def load_folder(path: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:
     if not Path(path).exists():
         _prefer_cache(str(path))
     AutoConfig.from_pretrained(str(path))  # first, so that a folder without a model is named as such
-    return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype)
+    return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype, **options)
 
 
 def _prefer_cache(hub_id: str) -> None:
@@ -49,13 +53,13 @@ def _prefer_cache(hub_id: str) -> None:
         constants.HF_HUB_OFFLINE = True
 
 
-def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
+def load_gguf(file: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:
     """Tokenizer and causal LM of a GGUF file; weights are dequantized, as an adapter needs plain linear layers.
 
     The converted model is kept in the user's cache, at four bytes a parameter: converting takes up to minutes, of which
     most are for the tokenizer.
     """
-    stat = path.stat()
+    path, stat = Path(file), os.stat(file)
     name = f"{path.resolve()}/{stat.st_size}/{stat.st_mtime_ns}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llm-as-judge" / "gguf"
     folder = cache / f"{path.stem}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
@@ -63,9 +67,12 @@ def load_gguf(path: Path, dtype: str) -> tuple[Any, Any]:
         try:
             _convert(path, folder)
         except (OSError, SafetensorError) as error:  # the latter: a full disk
-            logger.warning("%s could not be kept converted in %s (%s)", path, folder.parent, error)
+            what = f"{path} could not be kept converted in {folder.parent} ({error})"
+            if options:
+                raise ConfigError(f"{what}, from where it would be quantized; free space there") from error
+            logger.warning(what)
             return load_tokenizer(str(path)), _dequantized(path, dtype)
-    return load_folder(folder, dtype)
+    return load_folder(folder, dtype, **options)
 
 
 def _convert(path: Path, folder: Path) -> None:
@@ -80,7 +87,7 @@ def _convert(path: Path, folder: Path) -> None:
         raise FileNotFoundError(f"{folder} could not be made")
 
 
-def _dequantized(path: Path, dtype: str) -> Any:
+def _dequantized(path: Path, dtype: Any) -> Any:
     from transformers import GgufConfig, modeling_gguf_pytorch_utils
 
     # disable_progress_bar() has no effect on this module's own tqdm.

@@ -17,7 +17,7 @@ _CARD = """\
 
 A policy that reads a problem and writes an agentic workflow for it, a Python class that calls operators; trained for
 {step} steps of GRPO by llm-as-judge from {base}, in {dtype}. The workflow runs in llm-as-judge's sandbox, where its
-operators call an executor model of your own: the policy alone does not answer problems.
+operators call an executor model of your own: the policy alone does not answer problems. {note}
 
 ```bash
 {use}
@@ -44,7 +44,7 @@ Weighted terms: {weights}. Judge: {judge}. Executor: {executor}.
 @dataclass(frozen=True, slots=True)
 class CardFacts:
     """``training`` is the run's results file, ``rows`` are those of evaluations, ``mix`` are line counts of
-    ``data process``; all are empty if unknown for this adapter.
+    ``data process``; all are empty if unknown for this adapter. ``note`` is about a merged model's precision.
     """
 
     name: str
@@ -57,6 +57,7 @@ class CardFacts:
     training: Mapping[str, Any] = field(default_factory=dict)
     rows: Sequence[Mapping[str, Any]] = ()
     mix: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
 
 
 def model_card(facts: CardFacts) -> str:
@@ -80,6 +81,7 @@ def model_card(facts: CardFacts) -> str:
         base=f"[{base}](https://huggingface.co/{base})" if facts.on_hub else base,
         dtype=facts.dtype,
         use=use,
+        note=facts.note,
         data=_data(facts),
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
         judge=f"{config.judge.mode}, {config.judge.model}" if config.judge.asks_model else config.judge.mode,

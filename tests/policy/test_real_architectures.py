@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
@@ -106,6 +106,32 @@ def architecture(make: Any, shape: ModelSizes) -> Any:
     )  # fmt: skip
 
 
+def in_four_bits(base: Any) -> Any:
+    """Every linear layer of the decoder as bitsandbytes loads it."""
+    bnb = pytest.importorskip("bitsandbytes", reason="an extra: pip install 'llm-as-judge[quantized]'")
+    byte, state = torch.uint8, bnb.functional.QuantState
+    for layer in base.model.layers:
+        for parent in (layer.self_attn, layer.mlp):
+            for name, linear in list(parent.named_children()):
+                if type(linear) is nn.Linear:
+                    count, bias = linear.weight.numel(), linear.bias is not None
+                    scales = state(torch.empty(count // 64 // 256), None, torch.empty(256), 256, dtype=torch.float32)
+                    kept = state(
+                        torch.empty(count // 64, dtype=byte), linear.weight.shape, torch.empty(16), 64, "nf4",
+                        torch.bfloat16, torch.zeros(()), scales,
+                    )  # fmt: skip
+                    with unset_fake_temporarily():
+                        own = bnb.nn.Linear4bit(1, 1, bias, torch.bfloat16, quant_type="nf4")
+                    own.in_features, own.out_features = linear.in_features, linear.out_features
+                    # Not Params4bit: there are no fake tensors of other classes.
+                    own.weight = nn.Parameter(torch.empty(count // 2, 1, dtype=byte), requires_grad=False)
+                    own.weight.quant_state, own.weight.quant_type, own.weight.compress_statistics = kept, "nf4", True
+                    own.bias, own.quant_state = linear.bias, kept
+                    setattr(parent, name, own)
+    base.is_loaded_in_4bit = True
+    return base
+
+
 def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """The prefill of each batch, and its decoding step with the longest cache."""
     monkeypatch.setattr(nn.Module, "_apply", converted)
@@ -136,9 +162,12 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
     assert planned == pytest.approx(watch.peak - weights, rel=0.1), (planned / 1e9, (watch.peak - weights) / 1e9)
 
 
-@pytest.mark.parametrize(("make", "shape"), [(Qwen2Config, QWEN25), (Qwen3Config, QWEN3)])
+@pytest.mark.parametrize(
+    ("make", "shape", "kind"),
+    [(Qwen2Config, QWEN25, "none"), (Qwen3Config, QWEN3, "none"), (Qwen2Config, QWEN25, "nf4")],
+)
 def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
-    make: Any, shape: ModelSizes, monkeypatch: pytest.MonkeyPatch
+    make: Any, shape: ModelSizes, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)
     monkeypatch.setattr(scoring, "CPU_ROW_TOKENS", BUDGET)  # as on a GPU
@@ -148,7 +177,8 @@ def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
     assert tree.unique_tokens < BUDGET
     with FakeTensorMode(allow_non_fake_inputs=True), Watch() as watch:
         base = AutoModelForCausalLM.from_config(architecture(make, shape), dtype=torch.bfloat16)
-        policy = Policy(base, None, SETTINGS)
+        policy = Policy(in_four_bits(base) if kind == "nf4" else base, None, SETTINGS)
+        del base
         updater = Updater(policy, TrainingConfig(beta=0.0))
         for batch in (completions[:1], completions):  # AdamW's moments exist from the second update on
             watch.peak = watch.bytes
@@ -157,6 +187,8 @@ def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
             updater.optimizer.step()
             updater.optimizer.zero_grad()
     assert watch.products == {torch.bfloat16}
-    estimate = update_memory(shape, "all-linear", 64, "bfloat16", tree.unique_tokens, scored, checkpointing=True)
+    estimate = update_memory(
+        shape, "all-linear", 64, "bfloat16", tree.unique_tokens, scored, checkpointing=True, quantization=kind
+    )
     planned = estimate.weights + estimate.adapter + estimate.activations + estimate.logits
     assert planned == pytest.approx(watch.peak, rel=0.1), (planned / 1e9, watch.peak / 1e9)
