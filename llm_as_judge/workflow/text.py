@@ -1,13 +1,9 @@
-"""Text of workflows: a user's own, read from files; the class around a body; calls of operators by named arguments."""
+"""Text of workflows: the class around a body, and calls of its operators with named arguments."""
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from llm_as_judge.errors import DataError
-from llm_as_judge.files import read_source
 from llm_as_judge.operators.catalog import signature
 
 #: The fixed beginning of every workflow.
@@ -45,22 +41,3 @@ def attribute_of(operator: str) -> str:
 def answer_key(operator: Any) -> str:
     """Return the key of the answer in an operator's result, which is its last."""
     return str(list(operator.RESULT)[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowSource:
-    """``text`` is the workflow; ``prompt`` the text of the ``prompt.py`` in the same folder, or ``""``."""
-
-    file: Path
-    text: str
-    prompt: str = ""
-
-
-def read_workflow(path: Path) -> WorkflowSource:
-    """The workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` if it cannot be read."""
-    file = path / "graph.py" if path.is_dir() else path
-    if path.is_dir() and not file.is_file():
-        raise DataError(f"{path}: there is no graph.py in it; name a workflow's file, or a folder with graph.py")
-    prompt = file.with_name("prompt.py")
-    has_prompt = prompt.is_file() and prompt != file
-    return WorkflowSource(file, read_source(file), read_source(prompt) if has_prompt else "")

@@ -10,7 +10,7 @@ from llm_as_judge.operators import published
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.text import WorkflowSource, read_workflow
+from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
 GRAPHS = Path(__file__).parent / "graphs"
 FOLDERS = GRAPHS / "folders"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.workflow.text import read_workflow
+from llm_as_judge.workflow.source import read_workflow
 
 FOLDERS = Path(__file__).parent / "graphs/folders"
 
