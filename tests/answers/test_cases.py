@@ -337,7 +337,7 @@ WRONG_WITH_QUESTION = [
     ("Of 40 eggs 10 broke. What percentage of the eggs broke?", "25% of the eggs did not break.", "25"),
     ("Six boys bring 5 pens each, 8 girls 4 each. How many pens did the girls bring?", "32 girls were brought.", "32"),
     ("Six boys bring 5 pens each, 8 girls 4 each. How many pens did the girls bring?", "32 girls brought.", "32"),
-    ("How many feet less than Sue does Jim walk?", r"Sue walks \boxed{200} feet less than Jim.", "200"),
+    ("How many more pens than Sue does Jim own?", r"Sue owns \boxed{20} more pens than Jim.", "20"),
     ("How many more bags must Ann pack?", r"Ann packs \boxed{6} bags.", "6"),
     ("How many friends does Leo have?", r"Leo had \boxed{9} friends.", "9"),
     ("How many different jars are there?", "There are 7 equal jars.", "7"),
