@@ -12,7 +12,6 @@ from itertools import product
 from typing import Literal
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.asked import asked, is_asked, may_have, units, unknowns
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.extraction import (
     LONGEST_REPLY,
@@ -26,12 +25,12 @@ from llm_as_judge.answers.extraction import (
     supports,
     visible,
 )
-from llm_as_judge.answers.formulas import exact, num, parse, symbols
+from llm_as_judge.answers.formulas import exact, num, symbols
 from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
-from llm_as_judge.answers.restating import restates
+from llm_as_judge.answers.restating import asked, is_asked, restates, unknowns
 from llm_as_judge.answers.sameness import form_of, other_form, same
-from llm_as_judge.answers.units import UNITS, split_unit
+from llm_as_judge.answers.units import UNITS, may_have, split_unit, units
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Domain
 
@@ -206,14 +205,14 @@ def _fact(reply: str, reference: str, question: str) -> bool:
                 return False
             if not lead + tail or not all(any(map(str.isalnum, word)) for word in lead + tail):
                 return False
-            stated = restates(" ".join(lead), question, reference, " ".join(tail), by_fact=True)
+            stated = restates(" ".join(lead), question, " ".join(tail))
             earlier = shown.removesuffix(sentence)
             return stated and supports(before, question, reference) and not disputed(reference, earlier, question)
     return False
 
 
 def _same_maths(text: str, gold: str, question: str) -> bool:
-    plain, wanted = _without_asked_name(clean(text), gold, question), read(gold)
+    plain, wanted = clean(text), read(gold)
     if not plain or (said := _as_asked(read(plain), wanted, question)) is None:
         return False
     if plain != clean(gold):
@@ -228,19 +227,6 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
         if question and "=" in gold and "=" not in plain and wanted.tree and symbols(wanted.tree):
             return False  # an equation
     return not question or not _copied(plain, gold, question)
-
-
-def _without_asked_name(plain: str, gold: str, question: str) -> str:
-    """``7`` of ``a + b = 7`` if the question asks for ``a + b``."""
-    left, *sides = map(str.strip, plain.split("="))
-    if not question or not sides or "=" in gold or read(plain).name or not is_asked(left, question):
-        return plain
-    if any(re.search(rf"\s{re.escape(left)}\Z", side) for side in sides):  # x = 3 x = 8
-        return plain
-    constant = [side for side in sides if (tree := parse(side)) is not None and not symbols(tree)]
-    shown = constant if sides[-1] in constant else sides if len(sides) == 1 else []
-    tree = parse(left)
-    return "=".join(shown) if shown and (tree is None or symbols(tree)) else plain
 
 
 def _as_asked(said: Value, gold: Value, question: str) -> Value | None:

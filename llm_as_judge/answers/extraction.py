@@ -1,9 +1,9 @@
 r"""The final statement of a reply, accepted by its form.
 
 A reply states its answer in its last box, ``####`` line, ``<answer>`` tag or closing sentence ("The answer is 12."), or
-consists of the answer alone or of calculations that end in it. A statement counts only if it ends the reply, the words
-around it are the question's own (``restating``) or the sentence before ``supports`` it, and no earlier statement is of
-another value (``disputed``). At most ``LONGEST_REPLY`` characters are read, each scan in linear time.
+consists of the answer alone. A statement counts only if it ends the reply, the words around it are the question's own
+(``restating``) or, without words, the sentence before ``supports`` it, and no earlier statement is of another value
+(``disputed``). At most ``LONGEST_REPLY`` characters are read, each scan in linear time.
 """
 
 import re
@@ -12,14 +12,13 @@ from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.restating import doubtful, restates
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import split_unit, unit_named
-from llm_as_judge.answers.values import labelled, quantity, read
+from llm_as_judge.answers.units import unit_named
+from llm_as_judge.answers.values import labelled, read
 from llm_as_judge.types import Domain
 
 #: Characters of a reply that are read, from its end.
 LONGEST_REPLY = 8000
 _LONGEST_LEAD = 300  # characters of the sentence before a statement
-_LONGEST_RESTATED = 30  # words
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s?")
 _BARE = re.compile(r"[^\s$\\{}]{1,200}")
 _MARKUP = re.compile(r"\\(?:q?quad|text|[()\[\],; ])|[${}\s]")
@@ -49,12 +48,8 @@ _CONCLUDING = re.compile(
     r"|\d.*[,;] (?=[-\u2212+*/^\d\s().,$×÷\\]*=)",
     re.IGNORECASE,
 )
-#: As 15 + 4 = 19.
-_CALCULATION = re.compile(
-    r"(?<!\S)\$?\d[\d\s.,$+*/×÷()=\u2212-]{0,120}=\s*\$?\d[\d.,]*(?<=\d)(?![\d/*+×÷^-])(?!\s*[*/+×÷^=-])"
-)
-#: What takes an amount out of its sentence, and an empty sentence, which may be an abbreviation's end ("No. 5").
-_APART = re.compile(r"\\[A-Za-z]|(?<!\S)[^\w\s]+(?!\S)|[\u2260\u2248<>|~\u00b1]|\A\s*\Z")
+#: Words, a number, words.
+_AMOUNT = re.compile(r"((?:[^\W\d][\w'\u2019,]* )*)([$€£]?\d+(?:[.,]\d+)*%?)((?: [^\W\d][\w'\u2019,]*)*)")
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:(\W{0,3}(?:final )?answer\W{0,3}[:=]"
     r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b)"
@@ -118,8 +113,8 @@ def disputed(value: str, before: str, question: str) -> bool:
             others.append(said[label.end() :])
         elif re.search(r"\d", said) and not _WORDY.search(clean(said)):
             others.append(said)
-        elif (amount := amount_within(said, question)) and quantity(amount):
-            others.append(amount)
+        elif (counted := amount(said, question)) is not None:
+            others.append(counted)
     return any(_differ(value, other) for other in others)
 
 
@@ -226,7 +221,7 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
     for first, last, inside in _boxes(content):
         if not content[:first].strip("$ ") and not content[last:].strip("$ ."):
             content = inside
-    content = amount_within(clean(content), question) or content
+    content = amount(content, question) or content
     tail = re.sub(r"\A\s?(?:\$+|\\[)\]])", "", text[end:]).strip()
     if not tail or _PUNCTUATION.match(tail):
         tail = ""
@@ -243,12 +238,18 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
     if re.search(r"[\w{})\]^/+*-]\Z", lead):
         return None  # within a formula
     if any(char.isalnum() or char == "=" for char in lead + tail):
-        own = restates(lead, question, content, tail)
+        own = restates(lead, question, tail)
     else:
         own = supports(before, question, content) or (formal and _COMPLETE.search(before) is not None)
     if not own or any(_differ(content, other) for _, _, other in marks):
         return None
     return content, start - len(lead)
+
+
+def amount(sentence: str, question: str) -> str | None:
+    """``150`` of "Ben has 150 pages left to read.", if the words around the only number are the question's own."""
+    found = _AMOUNT.fullmatch(clean(sentence)) if question else None
+    return found[2] if found and (found[1] or found[3]) and restates(found[1], question, found[3]) else None
 
 
 def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | None:
@@ -260,42 +261,14 @@ def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | Non
         found = _QA_LEAD.match(sentence)
         said = sentence[found.end() :] if found else ""
         return (said, start) if found and (found[1] or supports(before, question, said)) else None
-    if (amount := amount_within(sentence, question)) is not None:
-        return amount, start
+    if (counted := amount(sentence, question)) is not None:
+        return counted, start
     if labelled(clean(sentence)):  # several answers
         return None
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
-    lead, said = sentence[:cut], sentence[cut:].strip()
-    left, equals, right = said.rpartition("=")
-    if equals and (amount := amount_within(right.strip(), question)) is not None:  # 12 + 4 = 16 apples
-        said = f"{left}={amount}"
-    if cut:
-        own = restates(lead, question, said)
-    else:  # alone in its line, or a calculation
-        own = bool(before or equals) and (supports(before, question, said) or (bool(equals) and before.endswith("\n")))
-    return (said, start) if said and own else None
-
-
-def amount_within(sentence: str, question: str) -> str | None:
-    """``150`` of "Ben has 150 pages left to read."."""
-    said = _CALCULATION.sub(_result, sentence.replace("**", "")) if question else "="
-    words = [] if "=" in said else said.split()[:_LONGEST_RESTATED]
-    for start in (i for i, word in enumerate(words) if re.search(r"\d", word)):
-        for end in range(min(start + 4, len(words)), start, -1):
-            value = " ".join(words[start:end]).strip("*,;")
-            found = split_unit(clean(value))
-            if end == start + 1 or (found and number(found[0]) is not None):
-                lead, tail = " ".join(words[:start]), " ".join(words[end:])
-                if not _APART.search(f"{tail} {lead}") and restates(lead, question, value, tail):
-                    return value
-                break
-    return None
-
-
-def _result(calculation: re.Match[str]) -> str:
-    """The last side of a calculation whose sides are equal; any other as it is."""
-    right = read(calculation.group()).number is not None
-    return calculation.group().rpartition("=")[2].strip() if right else calculation.group()
+    said = sentence[cut:].strip()
+    own = restates(sentence[:cut], question) if cut else bool(before) and supports(before, question, said)
+    return (amount(said, question) or said, start) if said and own else None
 
 
 def letter(reference: str) -> str:

@@ -1,9 +1,13 @@
-"""Units of measure: their spellings, the quantity they measure and their size in base units."""
+"""Units of measure: their spellings, quantity and size in base units, and which of them a question asks for."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+
+from llm_as_judge.answers.notation import number
+from llm_as_judge.answers.restating import asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +95,40 @@ def split_unit(text: str) -> tuple[str, Unit] | None:
     name = name.replace("{", "").replace("}", "").replace("per cent", "percent")
     unit = unit_named(name)
     return None if unit is None else (before.strip(), unit)
+
+
+#: Every unit by its longest name first, with the word before it.
+_UNIT = re.compile(
+    r"(?:(?<![\w.,])([\w.,]+)[\s-]+)?(?<![\w\\])((?:"
+    + "|".join(re.escape(name) for name in sorted(UNITS, key=len, reverse=True) if len(name) > 1 or name in "$€£¥°%")
+    + r")(?:(?: per |/)[A-Za-z]+)?)(?![A-Za-z_^])(\d?)",
+    re.IGNORECASE,
+)
+_OF_ANOTHER = re.compile(r" (?:whose|which|if|when) ")
+_ONE = frozenset("a an one each every per this last next first same".split())
+_MONEY = frozenset("$€£¥")
+_PRICE = re.compile(r"cost|price|pa(?:y|id)|earn|sp[ae]n[dt]|money|profit|worth|charge|total|much", re.IGNORECASE)
+_COUNT = re.compile(r"how many|\bin [a-z]+s\b", re.IGNORECASE)  # in rupees
+
+
+@lru_cache(maxsize=64)
+def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
+    """The units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
+    found = []
+    text = re.sub(r"\$(?:[^\d\s$][^$]*|\d+[^\s\d.,$][^$\s]*)\$", " ", text)  # a formula
+    for before, name, after in _UNIT.findall(text):
+        amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
+        if unit := None if wanted and amount else unit_named(name):
+            found.append(unit)
+    return tuple(found)
+
+
+def may_have(unit: Unit, question: str) -> bool:
+    """Whether an answer may have this unit: one that the question wants, or its only currency if it asks a price."""
+    clause, everywhere = _OF_ANOTHER.split(asked(question))[0], units(question)
+    if unit.quantity == "%":
+        return unit in everywhere
+    if wanted := units(clause, wanted=True):
+        return (unit.quantity, unit.size) in ((found.quantity, found.size) for found in wanted)
+    price = _PRICE.search(clause) and not _COUNT.search(clause)
+    return bool(price) and {found for found in everywhere if found.quantity in _MONEY} == {unit}

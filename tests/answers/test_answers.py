@@ -70,7 +70,7 @@ def accepted(pair: dict[str, Any]) -> bool:
 
 #: Share of equivalent pairs that the rules must accept. A fifth of the notation cases are sentences in six languages,
 #: and most SQuAD pairs are other words for a fact: both are left to the LLM judge.
-SHARES = {"gsm8k_model_answers": 1.0, "qwen_math_answers": 1.0, "math_test_cases": 0.76, "squad_answers": 0.31}
+SHARES = {"gsm8k_model_answers": 1.0, "qwen_math_answers": 1.0, "math_test_cases": 0.76, "squad_answers": 0.29}
 
 
 def test_labelled_pairs_have_no_false_accept_and_few_refusals() -> None:
