@@ -7,17 +7,9 @@ from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from rich import progress as bars
 from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -49,9 +41,10 @@ class TerminalProgress:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-        self._bar = Progress(TextColumn("{task.description}"), *columns, console=console, transient=True)
-        self._tasks: dict[str, TaskID] = {}
+        done = bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()
+        times = bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()
+        self._bar = bars.Progress(*done, *times, console=console, transient=True)
+        self._tasks: dict[str, bars.TaskID] = {}
         self._told: dict[str, tuple[float, float]] = {}  # of a task: when it began, and when a line was last written
 
     def __enter__(self) -> "TerminalProgress":
