@@ -22,8 +22,6 @@ from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.types import DOMAINS, Question
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from llm_as_judge.config.schema import Config
 
 USABLE = 0.92  # of a card's memory, without CUDA and fragmentation
@@ -317,29 +315,6 @@ def _changes(config: "Config") -> "Iterator[tuple[str, Config]]":
             yield name + shown, other
 
 
-def _tables(plan: Plan) -> "Iterator[RenderableType]":
-    """The machines next to each other, the tokens, and the assumptions."""
-    from rich.text import Text
-
-    from llm_as_judge.views.terminal import make_table
-
-    size = plan.policy_parameters
-    amount = f"{size / 1e9:.2f} billion" if size >= 1e9 else f"{size / 1e6:.1f} million"
-    yield Text(f"A policy of {amount} parameters, {plan.rollouts_a_step} workflows a step")
-    table = make_table("Memory, card of each part, seconds of a step, and the run", "", *plan.machines)
-    facts = [dict(cli.flat(asdict(on))) for on in plan.machines.values()]
-    for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):
-        table.add_row(name, *(of.get(name, "") for of in facts))
-    yield table
-    for name, on in plan.machines.items():
-        yield Text(f"{name} fits: {on.fits}")
-    table = make_table("Tokens", "", "a step", "the run")
-    for name, title in TOKENS.items():
-        table.add_row(title, f"{plan.tokens_a_step[name]:,}", f"{plan.tokens_a_run[name]:,}")
-    yield table
-    yield Text(f"Assumed: {plan.assumed}.")
-
-
 @cli.grouped
 def plan(
     options: cli.ConfigOptions,
@@ -355,11 +330,27 @@ def plan(
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
     from llm_as_judge.runlog import find_log
+    from llm_as_judge.views.terminal import make_table
 
     config = options.load()
     log = find_log(config, run) if run is not None else None
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
         cli.print_json(found)
-    else:
-        cli.make_console(False).print(*_tables(found), sep="\n")
+        return
+    console = cli.make_console(False)
+    size = found.policy_parameters
+    amount = f"{size / 1e9:.2f} billion" if size >= 1e9 else f"{size / 1e6:.1f} million"
+    cli.show(console, f"A policy of {amount} parameters, {found.rollouts_a_step} workflows a step")
+    table = make_table("Memory, card of each part, seconds of a step, and the run", "", *found.machines)
+    facts = [dict(cli.flat(asdict(on))) for on in found.machines.values()]
+    for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):
+        table.add_row(name, *(of.get(name, "") for of in facts))
+    console.print(table)
+    for name, on in found.machines.items():
+        cli.show(console, f"{name} fits: {on.fits}")
+    table = make_table("Tokens", "", "a step", "the run")
+    for name, title in TOKENS.items():
+        table.add_row(title, f"{found.tokens_a_step[name]:,}", f"{found.tokens_a_run[name]:,}")
+    console.print(table)
+    cli.show(console, f"Assumed: {found.assumed}.")

@@ -58,6 +58,10 @@ def model_card(
     if on_hub:
         about |= {"base_model": base, "base_model_relation": "merge" if merged else "adapter"}
     weights = {**reward.reward_weights, **{name.rpartition("/")[2]: w for name, w in reward.functions.items()}}
+    shares = ", ".join(f"{domain} {config.data.domain_ratios[domain]:g}" for domain in DOMAINS)
+    file = config.data.train_dataset
+    source = f"`{file.name}`" if file else "generated problems of the embedded world"
+    source += f"; shares in a batch: {shares}."
     settings = {f"training.{name}": value for name, value in config.training}
     settings |= {f"model.{name}": f"`{value}`" for name, value in config.model if name.startswith("lora")}
     return _CARD.format(
@@ -68,21 +72,13 @@ def model_card(
         dtype=dtype,
         use=use,
         note=note,
-        data=_data(config, mix),
+        data=f"{source}\n\n{markdown(('dataset', 'training lines'), mix.items())}" if mix else source,
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
         judge=f"{config.judge.mode}, {config.judge.model}" if config.judge.asks_model else config.judge.mode,
         executor=config.executor.model,
         settings=markdown(("setting", "value"), settings.items()),
         scores="\n\n".join(_scores(config, training, rows)) or "No scores are recorded for this adapter.",
     )
-
-
-def _data(config: Config, mix: Mapping[str, Any]) -> str:
-    data = config.data
-    shares = ", ".join(f"{domain} {data.domain_ratios[domain]:g}" for domain in DOMAINS)
-    source = f"`{data.train_dataset.name}`" if data.train_dataset else "generated problems of the embedded world"
-    source += f"; shares in a batch: {shares}."
-    return f"{source}\n\n{markdown(('dataset', 'training lines'), mix.items())}" if mix else source
 
 
 def _scores(config: Config, training: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
