@@ -66,7 +66,11 @@ class RunFolder:
         if self.previous:
             for place in (self.checkpoints, self.log_file, self.results, self.curve, self.buffer):
                 if place and place.exists():
-                    _move_aside(place, self.previous, progress)
+                    aside = place.with_name(f"{place.stem}.{self.previous}{place.suffix}")
+                    while aside.exists():
+                        aside = aside.with_name(f"{aside.name}~")
+                    place.rename(aside)
+                    progress.say(f"{place} of the earlier run {self.previous} is now {aside}")
         self.checkpoints.mkdir(parents=True, exist_ok=True)
         began = time.time()
         digest = hashlib.sha256(f"{self.config_text}\n{data_digest}\n{began}".encode()).hexdigest()[:6]
@@ -105,7 +109,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     cure = "wait for it, or give this run another name: --set output.run_name=NAME"
     with locked(checkpoints, "in use by a training run of", cure):
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
-        previous = _id(checkpoints)
+        previous = str(read_json(checkpoints / _IDENTITY).get("id") or "")
         if newest is not None:
             if previous not in ("", checkpoint.verify(newest)):
                 raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it")
@@ -138,16 +142,3 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
         if name not in _OPERATIONAL and not names_input(LEAVES[f"{section}.{name}"])
         if name in saved.get(section, {}) and saved[section][name] != now[section][name]
     ]
-
-
-def _id(folder: Path) -> str:
-    """Id of the run that owns ``folder``; '' if unknown."""
-    return str(read_json(folder / _IDENTITY).get("id") or "")
-
-
-def _move_aside(place: Path, owner: str, progress: Progress) -> None:
-    aside = place.with_name(f"{place.stem}.{owner}{place.suffix}")
-    while aside.exists():
-        aside = aside.with_name(f"{aside.name}~")
-    place.rename(aside)
-    progress.say(f"{place} of the earlier run {owner} is now {aside}")

@@ -56,6 +56,7 @@ for _command in (
 ):  # fmt: skip
     app.command()(_command)
 for _group in (workflow, sandbox, judge, embedded, data):
+    _group.app.callback()(lambda: None)  # typer would make the only command of a group the group itself
     app.add_typer(_group.app, name=_group.__name__.rpartition(".")[2])
 
 #: Base class of typer's usage errors, which typer itself does not export.

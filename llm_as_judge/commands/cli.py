@@ -118,21 +118,15 @@ class AdapterOptions:
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """``command`` as typer reads it: a parameter of a dataclass type is replaced by the dataclass's fields."""
-    parameters, groups = dict[str, inspect.Parameter](), dict[str, tuple[type[Any], list[str]]]()
-
-    def add(name: str, hint: Any, default: Any) -> None:
-        kind = inspect.Parameter.KEYWORD_ONLY
-        parameters[name] = inspect.Parameter(name, kind, default=default, annotation=hint)
-
-    hints = get_type_hints(command, include_extras=True)
+    parameters, groups = list[inspect.Parameter](), dict[str, tuple[type[Any], list[str]]]()
+    hints, kind = get_type_hints(command, include_extras=True), inspect.Parameter.KEYWORD_ONLY
     for name, parameter in inspect.signature(command).parameters.items():
         if isinstance(group := hints[name], type) and dataclasses.is_dataclass(group):
-            own = get_type_hints(group, include_extras=True)
-            for field in dataclasses.fields(group):
-                add(field.name, own[field.name], field.default)
+            own, fields = get_type_hints(group, include_extras=True), dataclasses.fields(group)
+            parameters += [inspect.Parameter(f.name, kind, default=f.default, annotation=own[f.name]) for f in fields]
             groups[name] = group, list(own)
         else:
-            add(name, hints[name], parameter.default)
+            parameters.append(parameter.replace(kind=kind, annotation=hints[name]))
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -141,8 +135,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         command(**given)
 
     del run.__wrapped__
-    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
 
 

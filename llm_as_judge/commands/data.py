@@ -174,11 +174,7 @@ def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None
 
     mix = _mix(config, datasets)
     with TerminalProgress(cli.make_console(as_json)) as bars:
-
-        def progress(name: str, split: str, done: int, total: int) -> None:
-            bars.advance(f"{name} {split}", done, total)
-
-        manifest = run(raw, mix.datasets, progress=progress)
+        manifest = run(raw, mix.datasets, progress=bars.advance)
     if as_json:
         cli.print_json(manifest)
 
@@ -200,11 +196,8 @@ def inspect(
     result = {"sides": own} if own else inspect_folder(out, examples)
     if as_json:
         cli.print_json(result)
-    else:
-        _print_overview(result)
+        return
 
-
-def _print_overview(result: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 

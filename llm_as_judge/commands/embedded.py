@@ -7,11 +7,6 @@ import typer
 app = typer.Typer(help="The nano models shipped with the package.", no_args_is_help=True, rich_markup_mode=None)
 
 
-@app.callback()
-def group() -> None:
-    """Makes typer keep ``serve`` as a subcommand, although it is the only one."""
-
-
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",

@@ -45,7 +45,7 @@ def run_export(
     from llm_as_judge.policy.export import write_adapter, write_merged
     from llm_as_judge.policy.model import Policy
     from llm_as_judge.rl.checkpoint import MANIFEST, step_of, verify
-    from llm_as_judge.views.card import CardFacts, model_card
+    from llm_as_judge.views.card import model_card
 
     _check_new(folder)
     if (checkpoint / MANIFEST).is_file():
@@ -62,19 +62,10 @@ def run_export(
         policy = Policy.load(path, config.model, adapter=checkpoint)
     dtype = str(policy.base.dtype).removeprefix("torch.") + (f" on a base in {kept}" if kept != "none" else "")
     training, rows = _training_results(read_json(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
-    facts = CardFacts(
-        folder.resolve().name,
-        name,
-        on_hub,
-        merge,
-        dtype,
-        step_of(checkpoint),
-        trained,
-        training,
-        rows,
-        _mix(trained),
-        note,
-    )
+    card = model_card(
+        trained, folder.resolve().name, name, dtype, step_of(checkpoint), training, rows, _mix(trained), note,
+        on_hub=on_hub, merged=merge,
+    )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with naming(folder):
@@ -82,7 +73,7 @@ def run_export(
                 write_merged(policy, folder)
             else:
                 write_adapter(policy, folder, name)
-            (folder / CARD).write_text(model_card(facts), encoding="utf-8")
+            (folder / CARD).write_text(card, encoding="utf-8")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

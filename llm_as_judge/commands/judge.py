@@ -16,10 +16,6 @@ app = typer.Typer(help="Calibrate the judge on labelled pairs.", no_args_is_help
 _SUMMARY = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
 
 
-@app.callback()
-def _judge() -> None: ...
-
-
 @app.command()
 @cli.grouped
 def calibrate(

@@ -14,29 +14,14 @@ from urllib.parse import urlsplit
 
 import typer
 
-from llm_as_judge.assembly.estimates import (
-    BANDWIDTH_SHARE,
-    CARDS,
-    GB,
-    LOCAL_TOKEN_S,
-    MFU,
-    TOKENS,
-    Card,
-    ModelSizes,
-    Workload,
-    sampling_memory,
-    sizes_of,
-    step_seconds,
-    update_memory,
-)
+from llm_as_judge.assembly import estimates
+from llm_as_judge.assembly.estimates import CARDS, GB, TOKENS, Card, ModelSizes, Workload
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.types import DOMAINS, Question
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from llm_as_judge.config.schema import Config
 
 USABLE = 0.92  # of a card's memory, without CUDA and fragmentation
@@ -95,7 +80,7 @@ def make_plan(
     """
     from llm_as_judge.workflow.shapes import SHAPES
 
-    given, shape = assumed or Assumed(), sizes_of(config)
+    given, shape = assumed or Assumed(), estimates.sizes_of(config)
     work, notes = workload_of(config, given)
     if log is not None:
         work, notes = _measured(work, log), []
@@ -227,7 +212,7 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
     """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
-    update = update_memory(
+    update = estimates.update_memory(
         shape, model.lora_target_modules, model.lora_rank, dtype, forwarded,
         forwarded * work.tokens["generated"] / total, checkpointing=model.gradient_checkpointing,
         quantization=model.quantization,
@@ -241,7 +226,7 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         evaluated, response = min(EVALUATED_AT_ONCE, config.data.eval_problems), config.training.response_max_length
         more = config.longest_episode - config.training.prompt_max_length - response
         needed = max(
-            sampling_memory(shape, dtype, prompts, group, work.shared, longest + more, response)
+            estimates.sampling_memory(shape, dtype, prompts, group, work.shared, longest + more, response)
             for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
@@ -282,8 +267,9 @@ def _on(
 
     parts, cards = placed(config)
     helps = "; ".join(name for name, other in _changes(config) if placed(other)[1]) if cards is None else ""
-    weights, speed = shape.weight_bytes(_dtype(config), config.model.quantization), card.flops * MFU
-    token = LOCAL_TOKEN_S if config.generation.engine == "local" else weights / (card.bandwidth * BANDWIDTH_SHARE)
+    weights, speed = shape.weight_bytes(_dtype(config), config.model.quantization), card.flops * estimates.MFU
+    read = weights / (card.bandwidth * estimates.BANDWIDTH_SHARE)
+    token = estimates.LOCAL_TOKEN_S if config.generation.engine == "local" else read
     passes = 6 if config.model.gradient_checkpointing else 4
     seconds = {
         # All sequences decode together, after a forward pass over the prompts.
@@ -297,7 +283,7 @@ def _on(
         read = 2 * shape.parameters * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0
-    step = step_seconds(**seconds, lookahead=lookahead)
+    step = estimates.step_seconds(**seconds, lookahead=lookahead)
     hours = (step * training.max_steps + evaluations / executor.concurrency * given.latency) / 3600
     asked = run["executor_input"] * executor.price_per_million_input
     asked += run["executor_output"] * executor.price_per_million_output
@@ -329,29 +315,6 @@ def _changes(config: "Config") -> "Iterator[tuple[str, Config]]":
             yield name + shown, other
 
 
-def _tables(plan: Plan) -> "Iterator[RenderableType]":
-    """The machines next to each other, the tokens, and the assumptions."""
-    from rich.text import Text
-
-    from llm_as_judge.views.terminal import make_table
-
-    size = plan.policy_parameters
-    amount = f"{size / 1e9:.2f} billion" if size >= 1e9 else f"{size / 1e6:.1f} million"
-    yield Text(f"A policy of {amount} parameters, {plan.rollouts_a_step} workflows a step")
-    table = make_table("Memory, card of each part, seconds of a step, and the run", "", *plan.machines)
-    facts = [dict(cli.flat(asdict(on))) for on in plan.machines.values()]
-    for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):
-        table.add_row(name, *(of.get(name, "") for of in facts))
-    yield table
-    for name, on in plan.machines.items():
-        yield Text(f"{name} fits: {on.fits}")
-    table = make_table("Tokens", "", "a step", "the run")
-    for name, title in TOKENS.items():
-        table.add_row(title, f"{plan.tokens_a_step[name]:,}", f"{plan.tokens_a_run[name]:,}")
-    yield table
-    yield Text(f"Assumed: {plan.assumed}.")
-
-
 @cli.grouped
 def plan(
     options: cli.ConfigOptions,
@@ -367,11 +330,27 @@ def plan(
 ) -> None:
     """Estimate what a run will take, what does not fit, and which setting helps."""
     from llm_as_judge.runlog import find_log
+    from llm_as_judge.views.terminal import make_table
 
     config = options.load()
     log = find_log(config, run) if run is not None else None
     found = make_plan(config, tuple(machine or MACHINES), assumed, log)
     if as_json:
         cli.print_json(found)
-    else:
-        cli.make_console(False).print(*_tables(found), sep="\n")
+        return
+    console = cli.make_console(False)
+    size = found.policy_parameters
+    amount = f"{size / 1e9:.2f} billion" if size >= 1e9 else f"{size / 1e6:.1f} million"
+    cli.show(console, f"A policy of {amount} parameters, {found.rollouts_a_step} workflows a step")
+    table = make_table("Memory, card of each part, seconds of a step, and the run", "", *found.machines)
+    facts = [dict(cli.flat(asdict(on))) for on in found.machines.values()]
+    for name in dict.fromkeys(name for of in facts for name in of if name != "fits"):
+        table.add_row(name, *(of.get(name, "") for of in facts))
+    console.print(table)
+    for name, on in found.machines.items():
+        cli.show(console, f"{name} fits: {on.fits}")
+    table = make_table("Tokens", "", "a step", "the run")
+    for name, title in TOKENS.items():
+        table.add_row(title, f"{found.tokens_a_step[name]:,}", f"{found.tokens_a_run[name]:,}")
+    console.print(table)
+    cli.show(console, f"Assumed: {found.assumed}.")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from llm_as_judge.llm.protocol import Body, Message, RequestError, Unicode, checked
+from llm_as_judge.llm.protocol import Body, RequestError, Unicode, checked
 from llm_as_judge.types import Domain, Question
 
 _UNSUPPORTED = (
@@ -49,20 +49,17 @@ class ChatBody(Body):
 def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> tuple[ChatBody, Question]:
     """``models`` are the served names and their domains. Raises ``RequestError``."""
     read = checked(body, ChatBody, models, _UNSUPPORTED)
-    text, domain = _conversation(read.messages), read.domain or models[read.model]
+    turns = [(_SPEAKERS[one.role], one.text) for one in read.messages]
+    if turns[-1][0] != "User" or not turns[-1][1].strip():
+        raise RequestError("the last message must be the user's and hold the problem; it is another's or empty")
+    instructions = [text for speaker, text in turns if speaker == "System"]
+    dialogue = [f"{speaker}: {text}" for speaker, text in turns if speaker != "System"]
+    # A single message as it is; several as a dialogue, preceded by the instructions.
+    text = "\n\n".join([*instructions, *(dialogue if len(dialogue) > 1 else [turns[-1][1]])])
+    domain = read.domain or models[read.model]
     return read, Question("request", text, domain, read.context, read.entry_point, read.public_tests)
 
 
 def cut_at(text: str, stops: Sequence[str]) -> str:
     """``text`` up to the first of ``stops``."""
     return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
-
-
-def _conversation(messages: Sequence[Message]) -> str:
-    """A single message as it is; several as a dialogue, preceded by the instructions."""
-    turns = [(_SPEAKERS[one.role], one.text) for one in messages]
-    if turns[-1][0] != "User" or not turns[-1][1].strip():
-        raise RequestError("the last message must be the user's and hold the problem; it is another's or empty")
-    instructions = [text for speaker, text in turns if speaker == "System"]
-    dialogue = [f"{speaker}: {text}" for speaker, text in turns if speaker != "System"]
-    return "\n\n".join([*instructions, *(dialogue if len(dialogue) > 1 else [turns[-1][1]])])

@@ -19,8 +19,8 @@ from llm_as_judge.errors import DataError
 
 #: Hub id, configuration, split -> its records.
 Fetch = Callable[[str, str, str], Sequence[Any]]
-#: Dataset, split, records written, total records.
-Progress = Callable[[str, str, int, int], None]
+#: Dataset and split, records written, total records.
+Progress = Callable[[str, int, int], None]
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
                 DATASETS[name].parse(record)
             yield (json.dumps(record, ensure_ascii=False, default=str) + "\n").encode("utf-8")
             if number % 500 == 0 or number == total:
-                progress(name, split, number, total)
+                progress(f"{name} {split}", number, total)
 
     part = path.with_name(path.name + ".part")
     facts = write_lines(part, lines())

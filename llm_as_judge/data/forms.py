@@ -235,7 +235,12 @@ def parse(record: Record) -> Problem:
             raise DataError(f"fields {' and '.join(told)} hold different tests: keep the one that decides")
         entry_point, public, reference = _code(named)
     else:
-        text, reference = _with_options(record, named, text, _answered(named))
+        answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
+        if not isinstance(unanswerable, bool):
+            raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
+        if unanswerable and answers:
+            raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
+        text, reference = _with_options(record, named, text, Reference(answers, unanswerable=unanswerable))
     dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
@@ -252,15 +257,6 @@ def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
     if tests:
         check_tests(tests, entry_point, prelude, public)
     return entry_point, public, Reference(tests=tests, prelude=prelude)
-
-
-def _answered(named: Mapping[str, Any]) -> Reference:
-    answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
-    if not isinstance(unanswerable, bool):
-        raise DataError(f"field 'unanswerable' must be true or false, got {short(unanswerable)}")
-    if unanswerable and answers:
-        raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
-    return Reference(answers, unanswerable=unanswerable)
 
 
 def _with_options(record: Record, named: Mapping[str, Any], text: str, reference: Reference) -> tuple[str, Reference]:

@@ -36,7 +36,8 @@ class DomainSampler:
         self._problems = {domain: tuple(problems[domain]) for domain in wanted}
         self._seed = seed
         self._orders: dict[Domain, tuple[int, list[int]]] = {}
-        self._fingerprint = _fingerprint(self._problems)
+        lines = (f"{domain} {problem.question.id}" for domain, own in self._problems.items() for problem in own)
+        self._fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     def sample(self, n: int) -> list[Problem]:
         return [self._draw(domain) for domain in self._quota.take(n)]
@@ -82,8 +83,3 @@ def _order(ids: Sequence[str], rng: random.Random) -> list[int]:
         places[index] = (seen[id_] + rng.random()) / copies[id_]
         seen[id_] += 1
     return sorted(order, key=places.__getitem__)
-
-
-def _fingerprint(problems: Mapping[Domain, Sequence[Problem]]) -> str:
-    lines = (f"{domain} {problem.question.id}" for domain, several in problems.items() for problem in several)
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -124,14 +124,10 @@ def _line(rollouts: Sequence[RolloutEvent]) -> Line:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
+    reward: float
     rollout: RolloutEvent
     question: str
-
-    @property
-    def reward(self) -> float:
-        return self.rollout.reward or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +159,7 @@ def read_story(log: Path, results: Path) -> Story:
             if rollout.reward is None:
                 continue
             kind = (rollout.domain, rollout.shape, rollout.outcome)
-            shown = Shown(rollout, prompt.question or prompt.user)
+            shown = Shown(rollout.reward, rollout, prompt.question or prompt.user)
             best[kind] = max(shown, best.get(kind, shown), key=lambda one: one.reward)
             worst[kind] = min(shown, worst.get(kind, shown), key=lambda one: one.reward)
     rollouts = [steps.get(step.step, []) for step in reader.steps]

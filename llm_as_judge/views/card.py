@@ -1,7 +1,6 @@
 """Model card of an exported policy, in the format of the Hugging Face hub; only known facts."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -41,74 +40,57 @@ Weighted terms: {weights}. Judge: {judge}. Executor: {executor}.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class CardFacts:
+def model_card(
+    config: Config, name: str, base: str, dtype: str, step: int, training: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]], mix: Mapping[str, Any], note: str, *, on_hub: bool, merged: bool,
+) -> str:  # fmt: skip
     """``training`` is the run's results file, ``rows`` are those of evaluations, ``mix`` are line counts of
     ``data process``; all are empty if unknown for this adapter. ``note`` is about a merged model's precision.
     """
-
-    name: str
-    base_model: str
-    on_hub: bool
-    merged: bool
-    dtype: str
-    step: int
-    config: Config
-    training: Mapping[str, Any] = field(default_factory=dict)
-    rows: Sequence[Mapping[str, Any]] = ()
-    mix: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
-
-
-def model_card(facts: CardFacts) -> str:
-    config, base, reward = facts.config, facts.base_model, facts.config.reward
+    reward = config.reward
     about = {"library_name": "peft", "pipeline_tag": "text-generation", "tags": ["llm-as-judge", "grpo"]}
-    served, rank = base if facts.on_hub else "BASE_MODEL", config.model.lora_rank
+    served, rank = base if on_hub else "BASE_MODEL", config.model.lora_rank
     use = f"vllm serve {served} --enable-lora --max-lora-rank {rank} --lora-modules policy=FOLDER\n"
     use += f"llm-as-judge solve --model {base} --checkpoint FOLDER PROBLEM"
-    if facts.merged:
+    if merged:
         about["library_name"] = "transformers"
         use = "vllm serve FOLDER\nllm-as-judge solve --model FOLDER --untrained PROBLEM"
-    if facts.on_hub:
-        about |= {"base_model": base, "base_model_relation": "merge" if facts.merged else "adapter"}
+    if on_hub:
+        about |= {"base_model": base, "base_model_relation": "merge" if merged else "adapter"}
     weights = {**reward.reward_weights, **{name.rpartition("/")[2]: w for name, w in reward.functions.items()}}
+    shares = ", ".join(f"{domain} {config.data.domain_ratios[domain]:g}" for domain in DOMAINS)
+    file = config.data.train_dataset
+    source = f"`{file.name}`" if file else "generated problems of the embedded world"
+    source += f"; shares in a batch: {shares}."
     settings = {f"training.{name}": value for name, value in config.training}
     settings |= {f"model.{name}": f"`{value}`" for name, value in config.model if name.startswith("lora")}
     return _CARD.format(
         about=yaml.safe_dump(about, sort_keys=False),
-        name=facts.name,
-        step=facts.step,
-        base=f"[{base}](https://huggingface.co/{base})" if facts.on_hub else base,
-        dtype=facts.dtype,
+        name=name,
+        step=step,
+        base=f"[{base}](https://huggingface.co/{base})" if on_hub else base,
+        dtype=dtype,
         use=use,
-        note=facts.note,
-        data=_data(facts),
+        note=note,
+        data=f"{source}\n\n{markdown(('dataset', 'training lines'), mix.items())}" if mix else source,
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
         judge=f"{config.judge.mode}, {config.judge.model}" if config.judge.asks_model else config.judge.mode,
         executor=config.executor.model,
         settings=markdown(("setting", "value"), settings.items()),
-        scores="\n\n".join(_scores(facts)) or "No scores are recorded for this adapter.",
+        scores="\n\n".join(_scores(config, training, rows)) or "No scores are recorded for this adapter.",
     )
 
 
-def _data(facts: CardFacts) -> str:
-    data = facts.config.data
-    shares = ", ".join(f"{domain} {data.domain_ratios[domain]:g}" for domain in DOMAINS)
-    source = f"`{data.train_dataset.name}`" if data.train_dataset else "generated problems of the embedded world"
-    source += f"; shares in a batch: {shares}."
-    return f"{source}\n\n{markdown(('dataset', 'training lines'), facts.mix.items())}" if facts.mix else source
-
-
-def _scores(facts: CardFacts) -> Iterable[str]:
-    if facts.training:
-        before, after = facts.training["before"], facts.training["after"]
-        yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {facts.config.executor.model}:"
+def _scores(config: Config, training: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    if training:
+        before, after = training["before"], training["after"]
+        yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {config.executor.model}:"
         names = ("overall", *(d for d in DOMAINS if d in after), "valid_rate")
         yield markdown(("", "before", "after training"), ((n, recorded(before, n), recorded(after, n)) for n in names))
-    if facts.rows:
+    if rows:
         cells = (
             (row["dataset"], name, recorded(official, name), official["problems"][name], row["executor"])
-            for row in facts.rows
+            for row in rows
             for official in row["metrics"]["official"].values()
             for name in official["interval"]
         )

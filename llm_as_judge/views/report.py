@@ -5,7 +5,6 @@ Texts of models and datasets are escaped, and characters that would hide or reor
 """
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
@@ -104,15 +103,10 @@ def _heldout(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
     named |= results.get("baselines") or {}
     shares = ("overall", *DOMAINS, "valid_rate")
     return [
-        (text(name, 200), *(recorded(row, share) for share in shares), _tokens(row))
+        (text(name, 200), *(recorded(row, share) for share in shares), figure(row.get("executor_tokens"), ",.0f"))
         for name, row in named.items()
         if row
     ]
-
-
-def _tokens(row: Mapping[str, Any]) -> str:
-    found = row.get("executor_tokens")
-    return figure(math.nan if found is None else found, ",.0f")
 
 
 def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:

@@ -7,17 +7,9 @@ from statistics import fmean
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from rich import progress as bars
 from rich.box import MARKDOWN, SIMPLE_HEAD
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
@@ -49,9 +41,10 @@ class TerminalProgress:
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        columns = BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn()
-        self._bar = Progress(TextColumn("{task.description}"), *columns, console=console, transient=True)
-        self._tasks: dict[str, TaskID] = {}
+        done = bars.TextColumn("{task.description}"), bars.BarColumn(), bars.MofNCompleteColumn()
+        times = bars.TimeElapsedColumn(), bars.TextColumn("left"), bars.TimeRemainingColumn()
+        self._bar = bars.Progress(*done, *times, console=console, transient=True)
+        self._tasks: dict[str, bars.TaskID] = {}
         self._told: dict[str, tuple[float, float]] = {}  # of a task: when it began, and when a line was last written
 
     def __enter__(self) -> "TerminalProgress":
@@ -103,8 +96,8 @@ def percent(share: float) -> str:
     return figure(100 * share, ".0f")
 
 
-def figure(value: float, form: str) -> str:
-    return "-" if math.isnan(value) else format(value, form)
+def figure(value: float | None, form: str) -> str:
+    return "-" if value is None or math.isnan(value) else format(value, form)
 
 
 def abstention_alarm(share: float, between: tuple[float, float]) -> str:
@@ -294,7 +287,10 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
     title = "Official metric, and percent right by it"
     table = make_table(title, "dataset", "metric", "[95 % interval]", "right", "problems")
     for name, row in rows:
-        own = [name, _right(row)]
+        own = [name, interval(row.overall)]
+        if row.between:  # the judge abstained: from all abstentions wrong to all right
+            low, high = (100 * share for share in row.between)
+            own = [name, f"{low:.1f} to {high:.1f}, {row.abstained} left open"]
         for label, estimate in ((label, e) for one in row.official.values() for label, e in one.items()):
             shown, right = own or ("", "")
             table.add_row(shown, label, interval(estimate), right, str(estimate.n))
@@ -314,14 +310,6 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
             shares = interval(first.overall), interval(first.valid_rate), figure(first.tokens, ".0f")
             table.add_row(name, *shares, percent(row.repaired))
         yield table
-
-
-def _right(row: "Summary") -> str:
-    """Accuracy with its interval; if the judge abstained, from all abstentions wrong to all right."""
-    if row.between is None:
-        return interval(row.overall)
-    low, high = (100 * share for share in row.between)
-    return f"{low:.1f} to {high:.1f}, {row.abstained} left open"
 
 
 def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
