@@ -37,8 +37,6 @@ OnCompletion = Callable[[int, int, Completion], None]
 OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
-#: ``(problem, completion, execution, verdict, runs of earlier attempts)``
-RewardLike = Callable[[Problem, Completion, Execution, Verdict, Sequence[Execution]], Reward]
 
 
 class Engine(Protocol):
@@ -72,7 +70,7 @@ class RolloutParts:
 
     runner: WorkflowRunner  # gets the question, never the reference
     judge: AnyJudge
-    reward: RewardLike
+    reward: Callable[[Rollout], Reward]
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
     extra: CustomRewards | None = None
@@ -343,9 +341,7 @@ async def conclude(
 def _rewarded(rollout: Rollout, parts: RolloutParts) -> Rollout:
     if _cut_off(rollout.completion, parts) and parts.truncated == "mask":
         return rollout
-    *earlier, last = rollout.executions
-    reward = parts.reward(rollout.problem, rollout.completion, last, rollout.verdict, earlier)
-    return replace(rollout, reward=reward)
+    return replace(rollout, reward=parts.reward(rollout))
 
 
 async def completed(rollouts: Mapping[Place, Rollout], parts: RolloutParts) -> dict[Place, Rollout]:

@@ -17,7 +17,18 @@ from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import plain
-from llm_as_judge.types import Completion, Execution, Group, Problem, Prompt, Question, Reference, Reward, Verdict
+from llm_as_judge.types import (
+    Completion,
+    Execution,
+    Group,
+    Problem,
+    Prompt,
+    Question,
+    Reference,
+    Reward,
+    Rollout,
+    Verdict,
+)
 
 VOCABULARY = 24
 EOS = 1
@@ -178,13 +189,11 @@ class Judges(LuckyJudge):
         return self.instead(self.calls - 1, number) or await super().verdict(problem, answer)
 
 
-def ten_or_minus_five(
-    problem: Problem, completion: Completion, execution: Execution, verdict: Verdict, earlier: Sequence[Execution] = ()
-) -> Reward:
-    if verdict.correct is None:
+def ten_or_minus_five(rollout: Rollout) -> Reward:
+    if rollout.verdict.correct is None:
         return Reward(None)
-    total = 10.0 if verdict.correct else -5.0
-    return Reward(total - len(earlier), {"correctness": total})
+    total = 10.0 if rollout.verdict.correct else -5.0
+    return Reward(total - len(rollout.attempts), {"correctness": total})
 
 
 @dataclass
