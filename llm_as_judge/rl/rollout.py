@@ -12,17 +12,19 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.policy.chat import joined
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
+    from llm_as_judge.policy.model import Policy
     from llm_as_judge.policy.sampling import Sampling
 
 logger = logging.getLogger(__name__)
@@ -82,6 +84,20 @@ class RolloutParts:
 
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+
+
+def next_turns(
+    policy: "Policy", engine: Engine, completions: Sequence[Completion], told: Sequence[str], **request: Any
+) -> list[Completion]:
+    """Each of ``completions`` with one more turn, by the engine's current weights, after what it is ``told``.
+
+    The prompt of a turn is the ids of the earlier ones, as sampled, and those of a user turn: nothing is decoded and
+    tokenised again. An episode is one sequence, of which the policy's own tokens are trained on (``Completion.mask``).
+    ``request``: the other arguments of ``Engine.generate``.
+    """
+    prompts = [policy.told(completion, text) for completion, text in zip(completions, told, strict=True)]
+    turns = engine.generate(prompts, 1, **request)
+    return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in turns), strict=True)]
 
 
 def extract_code(text: str, prefill: str = "") -> str:
@@ -150,8 +166,7 @@ class Collector:
         self._common_seeds = common_seeds
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
         self._repairs = repairs
-        self._completions: dict[Place, Completion] = {}
-        self._attempts: dict[Place, tuple[Attempt, ...]] = {}
+        self._episodes: dict[Place, tuple[Completion, tuple[Attempt, ...]]] = {}
         self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
         self._completed: dict[Place, Rollout] = {}
 
@@ -160,10 +175,8 @@ class Collector:
 
         ``attempts`` are the earlier ones of its episode.
         """
-        if (place, member) not in self._completions:
-            self._completions[place, member] = completion
-            self._attempts[place, member] = tuple(attempts)
-            self._run(place, member)
+        if (place, member) not in self._episodes:
+            self.retry((place, member), completion, attempts)
 
     async def failed(self) -> dict[Place, Attempt]:
         """When all have ended, the attempts that the policy may repair, in the order of problems and members."""
@@ -171,11 +184,11 @@ class Collector:
 
     def episode(self, key: Place) -> tuple[Completion, tuple[Attempt, ...]]:
         """The turns of an episode so far, and the attempts before its last one."""
-        return self._completions[key], self._attempts[key]
+        return self._episodes[key]
 
     def retry(self, key: Place, completion: Completion, attempts: Sequence[Attempt]) -> None:
         """Runs the next attempt of an episode."""
-        self._completions[key], self._attempts[key] = completion, tuple(attempts)
+        self._episodes[key] = completion, tuple(attempts)
         self._run(*key)
 
     async def groups(self) -> list[Group]:
@@ -237,7 +250,7 @@ class Collector:
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
         problem, parts = self._problems[place], self._parts
-        completion, attempts = self._completions[place, member], self._attempts[place, member]
+        completion, attempts = self._episodes[place, member]
         seed = derived_seed(self._seed, problem.question.id, 0 if self._common_seeds else member)
         async with self._limit:
             last = await run_attempt(problem, completion, parts, seed)
