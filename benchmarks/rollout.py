@@ -24,7 +24,7 @@ from statistics import median
 
 import torch
 from measure import Claim, command_line, median_seconds, report, seconds
-from transformers import Qwen2Config
+from transformers import AutoModelForCausalLM, Qwen2Config
 from update import ROOT, random_policy
 
 from llm_as_judge.config.endpoints import EngineConfig
@@ -77,7 +77,9 @@ def decoding_layout(rows: int, rounds: int) -> dict[str, float]:
     )  # fmt: skip
     tokenizer = load_tokenizer(str(ROOT / "llm_as_judge/embedded/weights/policy"))
     config = ModelConfig(device="cpu", dtype="auto", lora_rank=8, lora_alpha=16)
-    policy = Policy.from_config(shape, tokenizer, config)
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_config(shape)  # type: ignore[no-untyped-call]
+    policy = Policy(base, tokenizer, config)
     packed, plain = policy.packed, PackedLinears(policy.base)
     plain.wanted = False
     engine, ids = LocalEngine(policy, tokenizer), [[5 + i for i in range(20)]]

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from measure import Claim, command_line, peak_bytes, report, seconds
-from transformers import Qwen2Config
+from transformers import AutoModelForCausalLM, Qwen2Config
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
@@ -96,7 +96,9 @@ def random_policy(device: str = "cpu") -> Policy:
         pad_token_id=2,
     )
     tokenizer = load_tokenizer(str(ROOT / "llm_as_judge/embedded/weights/policy"))
-    policy = Policy.from_config(config, tokenizer, ModelConfig(device=device, dtype="float32"))
+    torch.manual_seed(0)
+    base = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
+    policy = Policy(base, tokenizer, ModelConfig(device=device, dtype="float32"))
     generator = torch.Generator().manual_seed(1)
     for parameter in policy.trainable_parameters():
         parameter.data.copy_(torch.empty(parameter.shape).normal_(0, 0.02, generator=generator))

@@ -19,6 +19,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.files import picked
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import DOMAINS, Attempt, Completion, Domain, Execution, Question
@@ -75,9 +76,7 @@ class Solution:
         execution = self.execution
         return {
             "checkpoint": str(self.checkpoint) if self.checkpoint else None,
-            "answer": execution.answer,
-            "outcome": execution.outcome,
-            "error": execution.error,
+            **picked(execution, "answer outcome error"),
             "fallback": self.fallback,
             "executor_tokens": sum(run.tokens for run in self.runs),
             "cost": sum(run.cost for run in self.runs),

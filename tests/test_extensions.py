@@ -51,8 +51,8 @@ DATASET = Dataset(
                   official={"test": "train"}),
 )
 """
-BREVITY = """def brevity(run: FinishedRun) -> float:
-    return max(0.0, 10.0 - len(run.execution.answer or '') / 10)
+BREVITY = """def brevity(rollout: Rollout, _: RewardConfig) -> float:
+    return max(0.0, 10.0 - len(rollout.execution.answer or '') / 10)
 
 
 """
@@ -116,7 +116,8 @@ function = RewardFunction(load_config(None).reward)
 weights = dict(load_config(None).reward.reward_weights)
 problem, verdict = Problem(Question('q', 'x', 'math'), Reference(('2',))), Verdict(True, 'rules')
 short, long = (Execution('finished', '2' * n) for n in (10, 90))
-totals = [function(problem, Completion('x', (), (), (), 'stop'), run, verdict) for run in (short, long)]
+x = Completion('x', (), (), (), 'stop')
+totals = [function(Rollout(problem, x, 'x', run, verdict, Reward(None))) for run in (short, long)]
 assert [reward.terms['brevity'] for reward in totals] == [9.0, 1.0]
 assert abs(totals[0].total - totals[1].total - .05 * 8) < 1e-9
 assert without('reward.brevity', weights)['reward.reward_weights']['brevity'] == 0

@@ -167,14 +167,13 @@ def rollout(text: str) -> Rollout:
 
 
 def reward(text: str) -> None:
-    done = rollout(text)
-    RewardFunction(RewardConfig())(done.problem, done.completion, done.execution, done.verdict)
+    RewardFunction(RewardConfig())(rollout(text))
 
 
 def compare_calls(text: str) -> None:
     done, call = rollout("short"), OperatorCall("Custom", {"input": text}, {}, ())
     run = replace(done.execution, calls=(call, call))
-    assert RewardFunction(RewardConfig())(done.problem, done.completion, run, done.verdict).terms["repetition"] == 5.0
+    assert RewardFunction(RewardConfig())(replace(done, execution=run)).terms["repetition"] == 5.0
 
 
 def read_response(text: str) -> None:

@@ -31,7 +31,8 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.sampling import PLAIN, Sampling
+from llm_as_judge.policy.scoring import score
 from llm_as_judge.rewards.terms import RIGHT, TERMS
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Group, Problem
@@ -69,7 +70,7 @@ def pairs_of(groups: Sequence[Group], weights: Mapping[str, float]) -> Iterator[
 def log_probabilities(policy: Policy, pairs: Sequence[Pair]) -> Tensor:
     """log pi of the chosen and the rejected completions. [2, pairs]"""
     completions = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
-    scores = policy.logprobs(completions)
+    scores = score(policy.base, completions, PLAIN, "padded")
     return (scores.logprobs * scores.mask).sum(-1).view(2, -1)
 
 

@@ -124,18 +124,6 @@ class NanoEngine:
         gate, up = F.linear(self._rms(x, layer.ffn_norm), layer.w13).chunk(2, -1)
         return x + F.linear(F.silu(gate) * up, layer.w2)
 
-    def _prefill(self, first: int, prompts: list[list[int]]) -> Tensor:
-        """Fill slots ``first...`` and return the logits after each prompt [B, V]."""
-        logits = []
-        for slot, prompt in enumerate(prompts, start=first):
-            cached, taps, after = self._filled(tuple(prompt))
-            for i, (key, value) in enumerate(cached):
-                self.keys[i, slot, :, : len(prompt)], self.values[i, slot, :, : len(prompt)] = key, value
-            for i, inputs in enumerate(taps):
-                self.taps[i, slot] = inputs
-            logits.append(after)
-        return torch.stack(logits)
-
     def _forward(self, prompt: tuple[int, ...]) -> _Filled:
         """Forward one padded prompt; several at once are not faster on a CPU."""
         length, padded = len(prompt), self._rounded(len(prompt))
@@ -233,15 +221,19 @@ class NanoEngine:
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> list[Request]:
         """Prefill up to ``free`` requests; returns those that ended with their first token."""
-        first = len(self.active)
-        for r in requests:
+        first, logits = len(self.active), []
+        for slot, r in enumerate(requests, start=first):
             if r.seed is not None:
                 r.generator = torch.Generator().manual_seed(r.seed)
-        logits = self._prefill(first, [r.prompt for r in requests])
-        for i, r in enumerate(requests):
-            self.position[first + i] = len(r.prompt)
+            cached, taps, after = self._filled(tuple(r.prompt))
+            length = self.position[slot] = len(r.prompt)
+            for i, (key, value) in enumerate(cached):
+                self.keys[i, slot, :, :length], self.values[i, slot, :, :length] = key, value
+            for i, inputs in enumerate(taps):
+                self.taps[i, slot] = inputs
+            logits.append(after)
         self.active += requests
-        return self._record(first, self._sample(logits, requests))
+        return self._record(first, self._sample(torch.stack(logits), requests))
 
     @torch.inference_mode()
     def step(self) -> list[Request]:

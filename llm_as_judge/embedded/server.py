@@ -61,26 +61,20 @@ class Batcher:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:
                     break
+            batch = [job for job in batch if job[1].set_running_or_notify_cancel()]  # without clients that went away
+            if not batch and not jobs:
+                continue
             before = len(self.engine.active)
             jobs.update((id(request), done) for request, done in batch)
             try:
                 ended = self.engine.admit([request for request, _ in batch]) if batch else self.engine.step()
             except Exception as error:  # of any kind: these requests fail, the others continue
                 for name in [id(request) for request, _ in batch] or list(jobs):
-                    _settle(jobs.pop(name), error=error)
+                    jobs.pop(name).set_exception(error)
                 del self.engine.active[before if batch else 0 :]
                 continue
             for request in ended:
-                _settle(jobs.pop(id(request)), request)
-
-
-def _settle(done: Future[Request], request: Request | None = None, error: Exception | None = None) -> None:
-    if not done.set_running_or_notify_cancel():  # the client went away
-        return
-    if request is not None:
-        done.set_result(request)
-    else:
-        done.set_exception(error)
+                jobs.pop(id(request)).set_result(request)
 
 
 class Service:

@@ -19,8 +19,7 @@ from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.report import rollout_event
-from llm_as_judge.rl.rollout import Engine, RolloutParts, collect
-from llm_as_judge.rl.turns import next_turns
+from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, next_turns
 from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 

@@ -55,10 +55,6 @@ class WorkflowData(vf.TaskData):
     config: str = "config/training.yaml"
     overrides: list[str] = Field(default_factory=list)
 
-    @property
-    def scorer(self) -> Scorer:
-        return shared_scorer(self.config, tuple(self.overrides))
-
 
 class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
     @vf.reward
@@ -135,7 +131,7 @@ class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
         messages: list[Any] = [{"role": "system", "content": system}] if system else []
         messages += [message.model_dump(exclude_none=True) for message in prompt]
         assert isinstance(data, WorkflowData)
-        scorer, attempts = data.scorer, list[Attempt]()
+        scorer, attempts = shared_scorer(data.config, tuple(data.overrides)), list[Attempt]()
         repairs, seed = scorer.config.workflow.repairs, derived_seed(scorer.config.training.seed, trace.id)
         async with AsyncOpenAI(base_url=endpoint, api_key=secret) as client:
             while True:

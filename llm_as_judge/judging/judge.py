@@ -122,14 +122,11 @@ class Judge:
         name = question.entry_point or ""
         source = defining_block(answer, name)
         try:
-            return _of_tests(await self._sandbox.verdict(source, reference.tests, name, prelude=reference.prelude))
+            found = await self._sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
         except SandboxFault as error:
-            return _of_tests(CodeVerdict(False, "fault", error=str(error)))
-
-
-def _of_tests(found: CodeVerdict) -> Verdict:
-    if found.outcome == "fault":
-        return Verdict(None, "tests", f"sandbox fault: {found.error}")
-    weak = " (weak: a solution made to deceive could have forged it)" if found.weak else ""
-    reason = "tests passed" if found.passed else f"tests failed: {found.outcome}: {found.error}"
-    return Verdict(found.passed, "tests", reason + weak)
+            found = CodeVerdict(False, "fault", error=str(error))
+        if found.outcome == "fault":
+            return Verdict(None, "tests", f"sandbox fault: {found.error}")
+        weak = " (weak: a solution made to deceive could have forged it)" if found.weak else ""
+        reason = "tests passed" if found.passed else f"tests failed: {found.outcome}: {found.error}"
+        return Verdict(found.passed, "tests", reason + weak)

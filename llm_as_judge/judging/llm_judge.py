@@ -11,9 +11,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from llm_as_judge.answers.extraction import extract_answer
@@ -57,9 +56,6 @@ class _Case:
         reply = await self.llm.chat(prompt, **request)
         self.heard.append(reply)
         return reply
-
-
-_JudgesCase = Callable[[_Case], Awaitable[tuple[Verdict, _Case | None]]]
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -113,16 +109,16 @@ class LLMJudge:
         if cut_off:
             candidate = fence(candidate) + prompts.CUT_OFF
         case = _Case(self._llm, question, tuple(references), candidate, dataset, [])
-        verdict, compared = await self._fitting(case, partial(self._judged, cut_off=cut_off))
+        verdict, compared = await self._fitting(case, cut_off)
         if self._second is not None and verdict.correct is True and compared is not None:
-            again, _ = await self._fitting(replace(compared, llm=self._second), self._plainly)
+            again, _ = await self._fitting(replace(compared, llm=self._second), None)
             if again.correct is not True:
                 said = "abstained" if again.correct is None else "disagrees"
                 verdict = Verdict(None, "llm", f"the second judge {said}: {again.reason}")
         return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
-    async def _fitting(self, case: _Case, judge: _JudgesCase) -> tuple[Verdict, _Case | None]:
-        """What ``judge`` says of the candidate, cut to what the model reads and can reply to.
+    async def _fitting(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
+        """What ``_judged`` says of the candidate, cut to what the model reads and can reply to.
 
         If it is refused at any length, but the same request without a candidate is answered, the answer is at fault.
         """
@@ -134,7 +130,7 @@ class LLMJudge:
                     continue
                 case = replace(case, candidate=fence(case.candidate, longest))
             try:
-                (verdict, compared), refused = await judge(case), ""
+                (verdict, compared), refused = await self._judged(case, cut_off), ""
             except PromptRefused as error:
                 refused = str(error)
                 continue
@@ -150,13 +146,15 @@ class LLMJudge:
             answered = False
         return Verdict(False if answered else None, "llm", f"the judge refuses this answer: {refused}"), None
 
-    async def _judged(self, case: _Case, cut_off: bool) -> tuple[Verdict, _Case | None]:
-        """The verdict, and the case that the model compared; None if the host decided."""
+    async def _judged(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
+        """The verdict, and the case that the model compared; None if the host decided.
+
+        ``cut_off`` None: of a case that the host has left to a model.
+        """
+        if cut_off is None:
+            return await self._decide(case), case
         known = await self._host(case, cut_off)
         return (known, None) if isinstance(known, Verdict) else (await self._compared(known), known)
-
-    async def _plainly(self, case: _Case) -> tuple[Verdict, _Case | None]:
-        return await self._decide(case), case
 
     async def _host(self, case: _Case, cut_off: bool) -> Verdict | _Case:
         """What the host decides, or the case to ask about, with the answer that was copied out of the candidate."""

@@ -171,7 +171,7 @@ class Test(Operator):
             found = await run_assert(self.tools.run_code, source, statement)
             if not found.passed:
                 seen = self.tools.prompts.got.format(got=found.got, expected=found.expected) if found.got else ""
-                return statement, (seen or found.error or found.outcome)[-_LONGEST_ERROR:]
+                return statement, (seen or found.error)[-_LONGEST_ERROR:]
         return None
 
 

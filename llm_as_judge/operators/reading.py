@@ -60,16 +60,13 @@ def truth(text: str | None) -> bool | None:
 
 
 def chosen_letter(text: str, count: int) -> int | None:
-    """Index of the option that a reply names in its tag, after its label, or as all it says."""
+    """Index of the option that a reply names in its tag, after its label, or as all it says.
+
+    That is the option named alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the only one named at all.
+    """
     said = field(text, "solution_letter") or field(text, "answer")
-    if said is None and len(text.split()) <= 3:
-        said = text
-    return _letter(said or "", count)
-
-
-def _letter(text: str, count: int) -> int | None:
-    """The option named alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the only one named at all."""
-    first = re.match(r"(?i)\W*(?:(?:option|solution|answer|letter)\W+)?([A-Za-z])(?=$|[^\w\s]|\s*$|\s*\n)", text)
-    named = [first.group(1).upper()] if first else re.findall(r"(?<![A-Za-z])([A-Z])(?![A-Za-z'])", text)
+    said = (text if said is None and len(text.split()) <= 3 else said) or ""
+    first = re.match(r"(?i)\W*(?:(?:option|solution|answer|letter)\W+)?([A-Za-z])(?=$|[^\w\s]|\s*$|\s*\n)", said)
+    named = [first.group(1).upper()] if first else re.findall(r"(?<![A-Za-z])([A-Z])(?![A-Za-z'])", said)
     indices = {index for found in named if (index := ord(found) - ord("A")) < count}
     return indices.pop() if len(indices) == 1 else None

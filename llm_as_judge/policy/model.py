@@ -20,7 +20,6 @@ from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict, load_peft_weights, set_peft_model_state_dict
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 from transformers.utils import logging as hf_logging
 
 from llm_as_judge.config.loading import locate_weights
@@ -39,8 +38,8 @@ from llm_as_judge.policy.quantized import (
     record_quantization,
     recorded_quantization,
 )
-from llm_as_judge.policy.sampling import PLAIN, Sampling
-from llm_as_judge.policy.scoring import Layout, MicroBatch, TokenScores
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.scoring import Layout, MicroBatch
 from llm_as_judge.policy.shareable import TESTED, why_not, why_not_positions
 from llm_as_judge.policy.weights import end_ids, let_others_read, load_model
 from llm_as_judge.types import Completion, Prompt
@@ -122,14 +121,6 @@ class Policy:
         fit_threads(policy.device, base.num_parameters())
         return policy
 
-    @classmethod
-    def from_config(cls, architecture: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> "Policy":
-        """A randomly initialised model of the given Hugging Face configuration."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            base = AutoModelForCausalLM.from_config(architecture)  # type: ignore[no-untyped-call]
-        return cls(base, tokenizer, config, seed=seed)
-
     @property
     def base(self) -> Any:
         return self.model.get_base_model()
@@ -178,29 +169,10 @@ class Policy:
             for parameter, kept in zip(parameters, own, strict=True):
                 parameter.data = kept
 
-    def logprobs(
-        self,
-        completions: Sequence[Completion],
-        sampling: Sampling = PLAIN,
-        *,
-        reference: bool = False,
-        shared_prefix: bool = False,
-    ) -> TokenScores:
-        """Log-probability and entropy of every completion token under the sampling distribution, with gradient.
-
-        ``reference`` scores the KL reference, without gradient. ``shared_prefix`` forwards each unique prefix of the
-        batch once: equal up to rounding, faster if prompts are long relative to completions. Raises ``ConfigError`` if
-        the model does not allow that.
-        """
-        layout: Layout = "tree" if shared_prefix else "padded"
-        self._refuse(layout, completions)
-        with self._reference() if reference else nullcontext():
-            return scoring.score(self.base, completions, sampling, layout)
-
     def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> Iterator[MicroBatch]:
-        """Scores as of ``scoring.micro_batches``. Raises ``ConfigError`` like ``logprobs``."""
+        """Scores as of ``scoring.micro_batches``. Raises ``ConfigError`` if the model does not allow ``layout``."""
         self._refuse(layout, completions)
         return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 

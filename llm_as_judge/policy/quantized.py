@@ -22,8 +22,6 @@ def loading_options(kind: Quantization, device: torch.device, dtype: torch.dtype
     """Arguments of ``from_pretrained`` that quantize while loading. Raises ``ConfigError`` if this machine cannot."""
     from transformers import BitsAndBytesConfig
 
-    if kind == "none":
-        return {}
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ConfigError(
             f"model.quantization={kind} needs the package bitsandbytes; install it: python -m pip install "

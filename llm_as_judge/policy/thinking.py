@@ -50,7 +50,7 @@ class ThinkingEngine:
         places = [(i, k) for i, group in enumerate(groups) for k, c in enumerate(group) if c.finish_reason == "length"]
         if places:
             begun = [groups[i][k] for i, k in places]
-            going = [[*c.prompt_ids, *c.token_ids, *self._to_close(c)] for c in begun]
+            going = [[*c.prompt_ids, *c.token_ids, *(() if THOUGHTS_END in c.text else self._closing)] for c in begun]
             # Any other seed: the first pass has used the noise of this one.
             rest = self.engine.generate(going, 1, sampling=sampling, max_new_tokens=max_new_tokens, seed=seed + 1)
             for (i, k), first, prompt, (last,) in zip(places, begun, going, rest, strict=True):
@@ -60,9 +60,6 @@ class ThinkingEngine:
                 if on_completion is not None:
                     on_completion(i, k, completion)
         return groups
-
-    def _to_close(self, completion: Completion) -> list[int]:
-        return [] if THOUGHTS_END in completion.text else self._closing
 
     def _whole(self, completion: Completion) -> Completion:
         """``completion`` with the text of all its ids."""

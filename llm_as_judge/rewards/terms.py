@@ -1,7 +1,7 @@
 """The terms of the reward, each on its own scale, and their table.
 
-A new term is a function of a ``FinishedRun`` and a row of ``TERMS``; ``reward.reward_weights`` gives it a weight, whose
-default belongs in ``config/schema.py``.
+A new term is a function of a rollout with an answer and of the ``reward`` section, and a row of ``TERMS``;
+``reward.reward_weights`` gives it a weight, whose default belongs in ``config/schema.py``.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from llm_as_judge.answers.code import LONGEST_PARSED, parses
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.config.schema import RewardConfig
-from llm_as_judge.types import Completion, Domain, Execution, Problem, Verdict
+from llm_as_judge.types import Domain, Rollout
 
 RIGHT, WRONG = 10.0, -5.0
 #: Characters of the longest answer that counts as only the answer.
@@ -20,52 +20,35 @@ _LONGEST: Mapping[Domain, int] = {"math": 100, "code": LONGEST_PARSED, "qa": 200
 _NGRAM = 6
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedRun:
-    """Input of a term: a workflow that returned an answer, and the verdict on it."""
-
-    problem: Problem
-    completion: Completion
-    execution: Execution
-    verdict: Verdict
-    config: RewardConfig
-    earlier: Sequence[Execution] = ()  # runs of the episode's earlier attempts
-
-    @property
-    def runs(self) -> Sequence[Execution]:
-        """The runs of all attempts."""
-        return (*self.earlier, self.execution)
-
-
-def correctness(run: FinishedRun) -> float:
+def correctness(rollout: Rollout, _: RewardConfig) -> float:
     """10 for a right answer, -5 for a wrong one, and in proportion for a score between 0 and 1."""
-    return WRONG + (RIGHT - WRONG) * run.verdict.worth
+    return WRONG + (RIGHT - WRONG) * rollout.verdict.worth
 
 
-def efficiency(run: FinishedRun) -> float:
+def efficiency(rollout: Rollout, config: RewardConfig) -> float:
     """10 for no executor tokens in any attempt, falling linearly to 0 at ``token_budget``.
 
     Wall-clock time does not count, because queueing is not the policy's fault.
     """
-    return _clipped(10.0 * (1.0 - sum(one.tokens for one in run.runs) / run.config.token_budget))
+    return _clipped(10.0 * (1.0 - rollout.tokens / config.token_budget))
 
 
-def simplicity(run: FinishedRun) -> float:
+def simplicity(rollout: Rollout, config: RewardConfig) -> float:
     """10 for at most one operator call in all attempts, falling linearly to 0 at ``operator_budget`` calls."""
-    budget, calls = run.config.operator_budget, sum(len(one.calls) for one in run.runs)
+    budget, calls = config.operator_budget, sum(len(run.calls) for run in rollout.executions)
     return _clipped(10.0 * (budget - calls) / (budget - 1))
 
 
-def answer_format(run: FinishedRun) -> float:
+def answer_format(rollout: Rollout, _: RewardConfig) -> float:
     """5 for attempts without lint findings, plus 5 for an answer without other text (``is_clean``)."""
-    clean = is_clean(run.execution.answer, run.problem.question.domain)
-    return 5.0 * (not any(one.findings for one in run.runs)) + 5.0 * clean
+    clean = is_clean(rollout.execution.answer, rollout.problem.question.domain)
+    return 5.0 * (not any(run.findings for run in rollout.executions)) + 5.0 * clean
 
 
-def repetition(run: FinishedRun) -> float:
+def repetition(rollout: Rollout, _: RewardConfig) -> float:
     """10 times the share of repeated operator calls or of repeated n-grams in the text, whichever is larger."""
-    calls = [(c.name, _frozen(c.arguments)) for c in run.execution.calls]
-    words = re.findall(r"\w+", run.completion.text)
+    calls = [(c.name, _frozen(c.arguments)) for c in rollout.execution.calls]
+    words = re.findall(r"\w+", rollout.completion.text)
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
     return 10.0 * max(_repeated(calls), _repeated(ngrams))
 
@@ -75,7 +58,7 @@ class Term:
     """``worst`` is the value of an unfinished run; ``sign`` is -1 for a penalty, whose weight is subtracted."""
 
     worst: float
-    measure: Callable[[FinishedRun], float]
+    measure: Callable[[Rollout, RewardConfig], float]
     sign: float = 1.0
 
 

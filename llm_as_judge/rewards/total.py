@@ -8,12 +8,10 @@ are refused. A run without an answer (invalid, raised, over time or budget) gets
 all. An unscored rollout (unknown verdict, infrastructure fault) gets no total.
 """
 
-from collections.abc import Sequence
-
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.rewards.terms import RIGHT, TERMS, WRONG, FinishedRun
-from llm_as_judge.types import Completion, Execution, Problem, Reward, Verdict
+from llm_as_judge.rewards.terms import RIGHT, TERMS, WRONG
+from llm_as_judge.types import Reward, Rollout
 
 
 class RewardFunction:
@@ -44,22 +42,11 @@ class RewardFunction:
         #: between the worst right and the best wrong total.
         self.slack = distance / 2
 
-    def __call__(
-        self,
-        problem: Problem,
-        completion: Completion,
-        execution: Execution,
-        verdict: Verdict,
-        earlier: Sequence[Execution] = (),
-    ) -> Reward:
-        """The terms and their total; no total if it is unknown whether the answer is right.
-
-        ``earlier`` are the runs of the attempts before the last one.
-        """
-        if execution.outcome == "fault" or (execution.outcome == "finished" and verdict.correct is None):
+    def __call__(self, rollout: Rollout) -> Reward:
+        """The terms and their total; no total if it is unknown whether the answer is right."""
+        finished, config = rollout.valid, self._config
+        if rollout.execution.outcome == "fault" or (finished and rollout.verdict.correct is None):
             return Reward(None)
-        run = FinishedRun(problem, completion, execution, verdict, self._config, earlier)
-        finished = execution.outcome == "finished"
-        terms = {name: term.measure(run) if finished else term.worst for name, term in TERMS.items()}
+        terms = {name: term.measure(rollout, config) if finished else term.worst for name, term in TERMS.items()}
         total = sum(TERMS[name].sign * self._weights.get(name, 0.0) * value for name, value in terms.items())
-        return Reward(total - self._config.repair_cost * len(earlier), terms)
+        return Reward(total - config.repair_cost * len(rollout.attempts), terms)

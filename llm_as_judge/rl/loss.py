@@ -5,6 +5,7 @@ gradient does not depend on how the step is cut into micro-batches.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,16 +41,14 @@ class LossInputs:
     sampling_logprobs: Tensor | None = None  # [B, T]
 
 
-@dataclass(frozen=True, slots=True)
-class LossOutputs:
+class LossOutputs(NamedTuple):
     """This micro-batch's share of the step's loss, and sums over its tokens."""
 
     loss: Tensor
-    tokens: int
-    clipped_low: float
-    clipped_high: float
+    tokens: float
     kl: float
     entropy: float
+    clipped: float
     corrected: float  # tokens whose importance weight was truncated or masked
 
 
@@ -107,18 +106,10 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     else:  # dapo, cispo
         loss = per_token.sum() / max(normaliser.tokens, 1)
     with torch.no_grad():
-        clipped_low = ((ratio < low) & (advantages < 0) & mask).sum()
-        clipped_high = ((ratio > high) & (advantages > 0) & mask).sum()
+        clipped = (((ratio < low) & (advantages < 0)) | ((ratio > high) & (advantages > 0))) & mask
         entropy = 0.0 if inputs.entropy is None else float((torch.where(mask, inputs.entropy, 0.0)).sum())
-    return LossOutputs(
-        loss=loss,
-        tokens=int(mask.sum()),
-        clipped_low=float(clipped_low),
-        clipped_high=float(clipped_high),
-        kl=float((kl.detach() * weight).sum()),
-        entropy=entropy,
-        corrected=corrected,
-    )
+    divergence = float((kl.detach() * weight).sum())
+    return LossOutputs(loss, float(mask.sum()), divergence, entropy, float(clipped.sum()), corrected)
 
 
 def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:

@@ -35,8 +35,7 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, Timer
-from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, refuse, to_repair
-from llm_as_judge.rl.turns import next_turns
+from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
 from llm_as_judge.types import Attempt, Completion, Group, Problem, Prompt, Question
 
 #: Seeds of a batch's repairs are numbered from here, above those of refills.

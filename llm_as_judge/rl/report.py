@@ -13,7 +13,7 @@ from llm_as_judge.files import picked
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
-from llm_as_judge.types import Reference, Rollout
+from llm_as_judge.types import Rollout
 
 #: ``EventLog.log``
 Log = Callable[[Event], None]
@@ -129,8 +129,9 @@ def rollout_event(
     scores: Mapping[str, float] | None = None,
 ) -> RolloutEvent:
     """The record of a rollout; ``step`` and ``advantage`` in training, the other arguments in an evaluation."""
-    question, completion = rollout.problem.question, rollout.completion
+    question, completion, reference = rollout.problem.question, rollout.completion, rollout.problem.reference
     execution, verdict = rollout.execution, rollout.verdict
+    tests = (reference.tests,) if reference.tests else ()
     return RolloutEvent(
         problem=question.id,
         domain=question.domain,
@@ -156,14 +157,8 @@ def rollout_event(
         reward=rollout.reward.total,
         terms=rollout.reward.terms,
         advantage=advantage,
-        reference=_expected(rollout.problem.reference),
+        reference=reference.answers or tests or (("no answer",) if reference.unanswerable else ()),
     )
-
-
-def _expected(reference: Reference) -> Sequence[str]:
-    """The right answers or the tests, for readers of the log."""
-    tests = (reference.tests,) if reference.tests else ()
-    return reference.answers or tests or (("no answer",) if reference.unanswerable else ())
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -12,17 +12,19 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.policy.chat import joined
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
+    from llm_as_judge.policy.model import Policy
     from llm_as_judge.policy.sampling import Sampling
 
 logger = logging.getLogger(__name__)
@@ -37,8 +39,6 @@ OnCompletion = Callable[[int, int, Completion], None]
 OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
-#: ``(problem, completion, execution, verdict, runs of earlier attempts)``
-RewardLike = Callable[[Problem, Completion, Execution, Verdict, Sequence[Execution]], Reward]
 
 
 class Engine(Protocol):
@@ -72,7 +72,7 @@ class RolloutParts:
 
     runner: WorkflowRunner  # gets the question, never the reference
     judge: AnyJudge
-    reward: RewardLike
+    reward: Callable[[Rollout], Reward]
     concurrency: int = 32
     truncated: Literal["run", "floor", "mask"] = "run"
     extra: CustomRewards | None = None
@@ -84,6 +84,20 @@ class RolloutParts:
 
 
 _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
+
+
+def next_turns(
+    policy: "Policy", engine: Engine, completions: Sequence[Completion], told: Sequence[str], **request: Any
+) -> list[Completion]:
+    """Each of ``completions`` with one more turn, by the engine's current weights, after what it is ``told``.
+
+    The prompt of a turn is the ids of the earlier ones, as sampled, and those of a user turn: nothing is decoded and
+    tokenised again. An episode is one sequence, of which the policy's own tokens are trained on (``Completion.mask``).
+    ``request``: the other arguments of ``Engine.generate``.
+    """
+    prompts = [policy.told(completion, text) for completion, text in zip(completions, told, strict=True)]
+    turns = engine.generate(prompts, 1, **request)
+    return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in turns), strict=True)]
 
 
 def extract_code(text: str, prefill: str = "") -> str:
@@ -152,8 +166,7 @@ class Collector:
         self._common_seeds = common_seeds
         self._limit = limit or asyncio.Semaphore(parts.concurrency)
         self._repairs = repairs
-        self._completions: dict[Place, Completion] = {}
-        self._attempts: dict[Place, tuple[Attempt, ...]] = {}
+        self._episodes: dict[Place, tuple[Completion, tuple[Attempt, ...]]] = {}
         self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
         self._completed: dict[Place, Rollout] = {}
 
@@ -162,10 +175,8 @@ class Collector:
 
         ``attempts`` are the earlier ones of its episode.
         """
-        if (place, member) not in self._completions:
-            self._completions[place, member] = completion
-            self._attempts[place, member] = tuple(attempts)
-            self._run(place, member)
+        if (place, member) not in self._episodes:
+            self.retry((place, member), completion, attempts)
 
     async def failed(self) -> dict[Place, Attempt]:
         """When all have ended, the attempts that the policy may repair, in the order of problems and members."""
@@ -173,11 +184,11 @@ class Collector:
 
     def episode(self, key: Place) -> tuple[Completion, tuple[Attempt, ...]]:
         """The turns of an episode so far, and the attempts before its last one."""
-        return self._completions[key], self._attempts[key]
+        return self._episodes[key]
 
     def retry(self, key: Place, completion: Completion, attempts: Sequence[Attempt]) -> None:
         """Runs the next attempt of an episode."""
-        self._completions[key], self._attempts[key] = completion, tuple(attempts)
+        self._episodes[key] = completion, tuple(attempts)
         self._run(*key)
 
     async def groups(self) -> list[Group]:
@@ -239,7 +250,7 @@ class Collector:
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
         problem, parts = self._problems[place], self._parts
-        completion, attempts = self._completions[place, member], self._attempts[place, member]
+        completion, attempts = self._episodes[place, member]
         seed = derived_seed(self._seed, problem.question.id, 0 if self._common_seeds else member)
         async with self._limit:
             last = await run_attempt(problem, completion, parts, seed)
@@ -343,9 +354,7 @@ async def conclude(
 def _rewarded(rollout: Rollout, parts: RolloutParts) -> Rollout:
     if _cut_off(rollout.completion, parts) and parts.truncated == "mask":
         return rollout
-    *earlier, last = rollout.executions
-    reward = parts.reward(rollout.problem, rollout.completion, last, rollout.verdict, earlier)
-    return replace(rollout, reward=reward)
+    return replace(rollout, reward=parts.reward(rollout))
 
 
 async def completed(rollouts: Mapping[Place, Rollout], parts: RolloutParts) -> dict[Place, Rollout]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from accelerate.utils import send_to_device
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import LLMAsJudgeError
@@ -156,14 +157,13 @@ class Updater:
         config, rows = work.config, work.shares[self.ranks.rank]
         with self.ranks.together():
             layout = self._prepare(rows, work.sampling)
-        sums, loss, norm = torch.zeros(len(_SUMS), dtype=torch.float64), 0.0, 0.0
+        sums, loss, norm = torch.zeros(len(LossOutputs._fields), dtype=torch.float64), 0.0, 0.0
         for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
             own = torch.zeros_like(sums)
             with self.ranks.together():
                 for out in self._backward(rows, layout, work):
-                    values = [float(torch.as_tensor(getattr(out, name)).detach()) for name in _SUMS]
-                    own = own + torch.tensor(values, dtype=torch.float64)
+                    own = own + torch.tensor([float(out.loss), *out[1:]], dtype=torch.float64)
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
@@ -175,16 +175,9 @@ class Updater:
                     f"({config.learning_rate}) or use model.dtype=float32"
                 )
         self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
-        total = dict(zip(_SUMS, sums.tolist(), strict=True))
-        tokens = total["tokens"]
-        return UpdateReport(
-            loss=loss,
-            kl=total["kl"] / tokens if config.beta else math.nan,
-            entropy=total["entropy"] / tokens,
-            clip_fraction=(total["clipped_low"] + total["clipped_high"]) / tokens,
-            grad_norm=norm,
-            corrected=total["corrected"] / tokens,
-        )
+        _, tokens, *totals = sums.tolist()
+        kl, entropy, clipped, corrected = (total / tokens for total in totals)
+        return UpdateReport(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
 
     def _prepare(self, rows: Sequence[_Row], sampling: Sampling) -> Layout:
         """Chooses the layout of this rank's share and scores it under the KL reference."""
@@ -207,25 +200,27 @@ class Updater:
         for members, scores in self.policy.micro_batches(completions, work.sampling, layout, budget):
             out = self._loss(scores, [rows[i] for i in members], work)
             out.loss.backward()  # type: ignore[no-untyped-call]
-            yield out
+            yield out._replace(loss=out.loss.detach())
 
     def _loss(self, scores: TokenScores, rows: Sequence[_Row], work: _Work) -> LossOutputs:
         for row, logprobs in zip(rows, scores.logprobs.detach(), strict=True):
             if row.old is None:
                 row.old = logprobs[: len(row.completion.token_ids)].clone()
+
+        def padded(values: Sequence[Tensor | None]) -> Tensor:
+            """``values`` of each row as [B, T]."""
+            return pad_sequence([own.to(scores.logprobs) for own in values if own is not None], batch_first=True)
+
         inputs = LossInputs(
             logprobs=scores.logprobs,
             advantages=scores.logprobs.new_tensor([row.advantage for row in rows]),
             mask=scores.mask,
-            old_logprobs=_padded([row.old for row in rows], scores.logprobs),
-            ref_logprobs=_padded([row.reference for row in rows], scores.logprobs) if self.config.beta else None,
+            old_logprobs=padded([row.old for row in rows]),
+            ref_logprobs=padded([row.reference for row in rows]) if self.config.beta else None,
             entropy=scores.entropy,
-            sampling_logprobs=_padded([torch.tensor(row.completion.logprobs) for row in rows], scores.logprobs),
+            sampling_logprobs=padded([torch.tensor(row.completion.logprobs) for row in rows]),
         )
         return policy_loss(inputs, work.config, work.normaliser)
-
-
-_SUMS = ("loss", "tokens", "clipped_low", "clipped_high", "kl", "entropy", "corrected")
 
 
 def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
@@ -235,12 +230,3 @@ def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
             completion = rollout.completion
             stale = completion.policy_version != version
             yield _Row(completion, advantage, torch.tensor(completion.logprobs) if stale else None)
-
-
-def _padded(rows: Sequence[Tensor | None], like: Tensor) -> Tensor:
-    """``rows`` as [B, T] with shape and dtype of ``like``."""
-    out = torch.zeros_like(like)
-    for row, values in enumerate(rows):
-        if values is not None:
-            out[row, : len(values)] = values.to(like)
-    return out

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from llm_as_judge.answers.code import quiet_parse
-from llm_as_judge.sandbox.results import CodeOutcome, CodeResult
+from llm_as_judge.sandbox.results import CodeResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,6 @@ class AssertResult:
     """``got`` and ``expected`` are ``repr`` texts, empty unless the test is ``assert left == right``."""
 
     passed: bool
-    outcome: CodeOutcome
     got: str = ""
     expected: str = ""
     error: str = ""
@@ -26,12 +25,11 @@ async def run_assert(run_code: Callable[..., Awaitable[CodeResult]], solution: s
     """Run one assert after the solution by ``Sandbox.run_code``; ``SyntaxError`` if ``statement`` is something else."""
     run = await run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
     if run.outcome != "finished":
-        return AssertResult(False, run.outcome, error=run.error)
+        return AssertResult(False, error=run.error or run.outcome)
     match run.value:
         case [bool(passed), str(got), str(expected)]:
-            error = "" if passed else "AssertionError"
-            return AssertResult(passed, "finished" if passed else "raised", got, expected, error)
-    return AssertResult(False, "raised", error="the solution changed the test's result")
+            return AssertResult(passed, got, expected, "" if passed else "AssertionError")
+    return AssertResult(False, error="the solution changed the test's result")
 
 
 def _probe(statement: str) -> str:

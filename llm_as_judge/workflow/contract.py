@@ -81,16 +81,14 @@ def skeleton(operators: Operators) -> str:
     preferred = [name for name in ("AnswerGenerate", "Custom") if name in operators]
     operator = operators[preferred[0]] if preferred else next(iter(operators.values()))
     attribute = text.attribute_of(operator.NAME)
-    arguments, problem = [], "problem"
+    values, problem = dict[str, str](), "problem"
     for parameter in catalog.signature(operator).parameters.values():
-        if parameter.default is not parameter.empty:
-            continue
-        kind = catalog.type_word(parameter)
-        value = {"int": "1", "float": "1.0", "bool": "True"}.get(kind, problem)
-        arguments.append(f"{parameter.name}={'[problem]' if kind.startswith('list') else value}")
-        if value == problem and not kind.startswith("list"):
-            problem = "''"  # only the first text is the problem
+        if parameter.default is parameter.empty:
+            kind = catalog.type_word(parameter)
+            usual = {"int": "1", "float": "1.0", "bool": "True", "list": "[problem]"}.get(kind.partition("[")[0])
+            values[parameter.name] = usual or problem
+            problem = problem if usual else "''"  # only the first text is the problem
     texts = [key for key, kind in operator.RESULT.items() if kind is str]
     answer = f'result["{texts[-1]}"]' if texts else f'str(result["{next(iter(operator.RESULT))}"])'
-    called = f"self.{attribute}({', '.join(arguments)})"
+    called = text.called(attribute, operator, values)
     return text.class_text([text.built(attribute, operator.NAME)], f"result = await {called}\nreturn {answer}, 0.0")

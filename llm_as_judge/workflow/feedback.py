@@ -63,7 +63,7 @@ async def _failed_test(answer: str, question: Question, run_code: RunCode) -> As
         result = await run_assert(run_code, source, statement)
         if not result.passed:
             got = f"got {result.got}, expected {result.expected}" if result.expected else result.error
-            yield f"the answer fails a public test: {statement}: {got or result.outcome}"
+            yield f"the answer fails a public test: {statement}: {got}"
             return
 
 

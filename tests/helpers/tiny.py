@@ -2,22 +2,36 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, LlamaConfig, Qwen2Config, Qwen3Config
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
 from llm_as_judge.events import Event, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.sampling import PLAIN, Sampling
+from llm_as_judge.policy.scoring import Layout, TokenScores, score
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import plain
-from llm_as_judge.types import Completion, Execution, Group, Problem, Prompt, Question, Reference, Reward, Verdict
+from llm_as_judge.types import (
+    Completion,
+    Execution,
+    Group,
+    Problem,
+    Prompt,
+    Question,
+    Reference,
+    Reward,
+    Rollout,
+    Verdict,
+)
 
 VOCABULARY = 24
 EOS = 1
@@ -69,17 +83,31 @@ def tiny_policy(
     }  # fmt: skip
     made = {**values, **(more or {})}
     config = FAMILIES[family](**made) if family in FAMILIES else AutoConfig.for_model(family, **made)
-    policy = Policy.from_config(
-        config,
-        NumberTokenizer(),
-        ModelConfig(**{"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", "dtype": "float32", **settings}),
-        seed=seed,
-    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        base = AutoModelForCausalLM.from_config(config)
+    options = {"lora_rank": rank, "lora_alpha": 2 * rank, "device": "cpu", "dtype": "float32", **settings}
+    policy = Policy(base, NumberTokenizer(), ModelConfig(**options), seed=seed)
     if perturb:
         generator = torch.Generator().manual_seed(5)
         for parameter in policy.trainable_parameters():
             parameter.data.copy_(torch.empty(parameter.shape).normal_(0, perturb, generator=generator))
     return policy
+
+
+def logprobs_of(
+    policy: Policy,
+    completions: Sequence[Completion],
+    sampling: Sampling = PLAIN,
+    *,
+    reference: bool = False,
+    shared_prefix: bool = False,
+) -> TokenScores:
+    """Scores of ``completions`` in one forward pass, with gradient; ``reference``: of the KL reference, without."""
+    layout: Layout = "tree" if shared_prefix else "padded"
+    policy._refuse(layout, completions)
+    with policy._reference() if reference else nullcontext():
+        return score(policy.base, completions, sampling, layout)
 
 
 def random_completions(
@@ -178,13 +206,11 @@ class Judges(LuckyJudge):
         return self.instead(self.calls - 1, number) or await super().verdict(problem, answer)
 
 
-def ten_or_minus_five(
-    problem: Problem, completion: Completion, execution: Execution, verdict: Verdict, earlier: Sequence[Execution] = ()
-) -> Reward:
-    if verdict.correct is None:
+def ten_or_minus_five(rollout: Rollout) -> Reward:
+    if rollout.verdict.correct is None:
         return Reward(None)
-    total = 10.0 if verdict.correct else -5.0
-    return Reward(total - len(earlier), {"correctness": total})
+    total = 10.0 if rollout.verdict.correct else -5.0
+    return Reward(total - len(rollout.attempts), {"correctness": total})
 
 
 @dataclass

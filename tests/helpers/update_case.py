@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from helpers.tiny import random_completions, tiny_policy
+from helpers.tiny import logprobs_of, random_completions, tiny_policy
 from llm_as_judge.config.schema import TrainingConfig, WarmupConfig
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
@@ -30,7 +30,7 @@ def batch(policy: Policy, noise: float = 0.0, seed: int = 3, prompts: int = 3) -
     bare = random_completions(prompts=prompts, group=4, seed=seed)
     draw = random.Random(1)
     with torch.no_grad():
-        scores = policy.logprobs(bare, Sampling())
+        scores = logprobs_of(policy, bare, Sampling())
     rows = [r[m].tolist() for r, m in zip(scores.logprobs, scores.mask, strict=True)]
     return [
         Completion("", c.prompt_ids, c.token_ids, tuple(x + draw.gauss(0, noise) for x in row), "stop")

@@ -29,7 +29,7 @@ from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.judging.own import LATER, OwnJudge
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
-from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Rollout, Verdict
+from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
 #: A task without a gold answer: longer answers are better, and "no idea" is what the executor of these tests says.
 FUNCTIONS = '''
@@ -104,8 +104,9 @@ async def test_a_score_is_right_from_right_at_on_and_correctness_follows_it(modu
     (half,) = await own("length", "judge.right_at=0.5").verdicts(problem(), [("1234", "")])
     assert half.correct is True and half.score == 0.5
     reward = RewardFunction(load_config(EMBEDDED).reward)
+    completion, run = Completion("", (), (), (), "stop"), Execution("finished", "x")
     terms = [
-        reward(problem(), Completion("", (), (), (), "stop"), Execution("finished", "x"), verdict).terms["correctness"]
+        reward(Rollout(problem(), completion, "", run, verdict, Reward(None))).terms["correctness"]
         for verdict in (*found[:3], half, Verdict(True, "rules"), Verdict(False, "rules"))
     ]
     assert terms == [10.0, 2.5, -5.0, 2.5, 10.0, -5.0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import FAMILIES, tiny_policy
+from helpers.tiny import FAMILIES, logprobs_of, tiny_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,9 +237,9 @@ def test_models_whose_prefixes_cannot_be_shared_are_refused() -> None:
     assert not wrong
     switching = {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4, **factors}}
     policy = tiny_policy(family="phi3", more={**switching, "original_max_position_embeddings": 36})
-    policy.logprobs([completion((5,) * 30, (6,) * 6)])
+    logprobs_of(policy, [completion((5,) * 30, (6,) * 6)])
     with pytest.raises(ConfigError, match=r"rope_type 'longrope'.* beyond 36 tokens.*response_max_length"):
-        policy.logprobs([completion((5,) * 30, (6,) * 7)])
+        logprobs_of(policy, [completion((5,) * 30, (6,) * 7)])
 
 
 def test_windows_and_dropout_of_the_model_change_nothing_or_are_refused() -> None:
@@ -249,12 +249,12 @@ def test_windows_and_dropout_of_the_model_change_nothing_or_are_refused() -> Non
     assert differences(result(policy, completions, "tree"), expected)[1] <= 1e-5
     longer = [completion(tuple(range(4, 20)) * 4, (5, 6))]
     with pytest.raises(ConfigError, match=r"window of 60 .*training\.shared_prefix=false"):
-        policy.logprobs(longer, shared_prefix=True)
-    policy.logprobs(longer)
+        logprobs_of(policy, longer, shared_prefix=True)
+    logprobs_of(policy, longer)
     for family, more in (("gpt2", {"n_embd": 32, "n_head": 4}), ("qwen2", {"attention_dropout": 0.5})):
         policy, completions = tiny_policy(perturb=0.1, family=family, more=more), batch("ragged", 7)
         assert policy.model.training
-        first, second = (policy.logprobs(completions).logprobs for _ in range(2))
+        first, second = (logprobs_of(policy, completions).logprobs for _ in range(2))
         assert torch.equal(first, second)
         assert max(differences(result(policy, completions, "tree"), result(policy, completions, "padded"))) < 1e-4
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import EOS, NumberTokenizer, tiny_policy
+from helpers.tiny import EOS, NumberTokenizer, logprobs_of, tiny_policy
 from test_exact import HEADS
 from transformers import AutoConfig
 
@@ -30,7 +30,7 @@ def flat(groups: list[list[Completion]]) -> list[Completion]:
 
 def worst_difference(policy: Policy, completions: list[Completion], sampling: Sampling) -> float:
     with torch.no_grad():
-        scores = policy.logprobs(completions, sampling)
+        scores = logprobs_of(policy, completions, sampling)
     sampled = torch.tensor([p for c in completions for p in c.logprobs])
     return float((sampled - scores.logprobs[scores.mask].cpu()).abs().max())
 
@@ -85,7 +85,7 @@ def test_low_precision_samples_alike_and_everything_is_restored() -> None:
     assert policy.model.training and policy.base.training
     assert policy.base.config._attn_implementation == attention and torch.equal(state, torch.get_rng_state())
     assert [p for p in policy.model.parameters() if p.requires_grad] == policy.trainable_parameters()
-    policy.logprobs(flat(groups)).logprobs.sum().backward()
+    logprobs_of(policy, flat(groups)).logprobs.sum().backward()
     assert all(p.grad is not None for p in policy.trainable_parameters())
 
 

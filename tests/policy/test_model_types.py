@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import tiny_policy
+from helpers.tiny import logprobs_of, tiny_policy
 from test_exact import batch, differences, result
 
 from llm_as_judge.config.schema import TrainingConfig
@@ -72,6 +72,6 @@ def test_another_type_is_trained_in_padded_rows_and_not_sampled_here() -> None:
     updater = Updater(policy, TrainingConfig())
     assert updater.checked_layout(completions, Sampling()) == "padded"
     with pytest.raises(ConfigError, match=r"olmo3 is not one of .*qwen3.*shared_prefix=false"):
-        policy.logprobs(completions, shared_prefix=True)
+        logprobs_of(policy, completions, shared_prefix=True)
     with pytest.raises(ConfigError, match=r"olmo3 is not one of .*generation\.engine=vllm"):
         LocalEngine(policy, policy.tokenizer)

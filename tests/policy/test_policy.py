@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import NumberTokenizer, random_completions, tiny_policy
+from helpers.tiny import NumberTokenizer, logprobs_of, random_completions, tiny_policy
 from jinja2 import Environment
 
 from llm_as_judge.config.schema import ModelConfig
@@ -20,14 +20,14 @@ from llm_as_judge.types import Completion, Prompt
 def test_only_the_adapter_trains_and_the_reference_is_the_model_without_it() -> None:
     completions = random_completions()
     fresh, moved = tiny_policy(), tiny_policy(perturb=0.2)
-    expected = fresh.logprobs(completions)
+    expected = logprobs_of(fresh, completions)
     for shared_prefix in (False, True):
-        reference = moved.logprobs(completions, reference=True, shared_prefix=shared_prefix).logprobs
+        reference = logprobs_of(moved, completions, reference=True, shared_prefix=shared_prefix).logprobs
         assert not reference.requires_grad and torch.allclose(reference, expected.logprobs, atol=1e-5)
     for budget in (10**6, 30):
         rows = moved.known_logprobs(completions, Sampling(), "tree", budget, reference=True)
         assert torch.allclose(torch.cat(rows), expected.logprobs[expected.mask], atol=1e-5)
-    assert not torch.allclose(moved.logprobs(completions).logprobs, expected.logprobs, atol=1e-2)
+    assert not torch.allclose(logprobs_of(moved, completions).logprobs, expected.logprobs, atol=1e-2)
     assert all(p.requires_grad for p in moved.trainable_parameters()) and moved.trainable_parameters()
     state = torch.get_rng_state()
     one, same, other = tiny_policy(), tiny_policy(), tiny_policy(seed=1)
@@ -46,7 +46,7 @@ def test_adapters_never_widen_their_inputs_in_low_precision() -> None:
     for module in adapters:
         module.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].dtype))
     for shared_prefix in (False, True):
-        policy.logprobs(random_completions(), shared_prefix=shared_prefix).logprobs.sum().backward()  # type: ignore[no-untyped-call]
+        logprobs_of(policy, random_completions(), shared_prefix=shared_prefix).logprobs.sum().backward()  # type: ignore[no-untyped-call]
     assert seen == 4 * len(adapters) * [torch.bfloat16]  # of both layouts, forward and again in the backward pass
 
 
@@ -76,7 +76,7 @@ def test_wrong_settings_are_named() -> None:
     with pytest.raises(ConfigError, match=r"model\.dtype='float33'"):
         resolve_dtype("float33", torch.device("cpu"), 1)
     with pytest.raises(ValueError, match="at least one token"):
-        tiny_policy().logprobs([Completion("", (1,), (), (), "length")])
+        logprobs_of(tiny_policy(), [Completion("", (1,), (), (), "length")])
 
 
 def test_an_adapter_of_another_scale_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.finished import EMBEDDED
-from helpers.tiny import VOCABULARY, NumberTokenizer, alike, bandit_trainer, random_completions
+from helpers.tiny import VOCABULARY, NumberTokenizer, alike, bandit_trainer, logprobs_of, random_completions
 from peft.utils import load_peft_weights
 from transformers import AutoModelForCausalLM, Qwen2Config
 
@@ -57,7 +57,7 @@ def test_shared_prefixes_padded_rows_and_sampling_agree_on_the_same_base(folder:
     counts = [len(completion.token_ids) for completion in completions]
 
     def scored(of: Policy, shared: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        scores = of.logprobs(completions, shared_prefix=shared).logprobs
+        scores = logprobs_of(of, completions, shared_prefix=shared).logprobs
         found = torch.cat([row[:count] for row, count in zip(scores, counts, strict=True)])
         found.sum().backward()  # type: ignore[no-untyped-call]
         gradient = torch.cat([p.grad.flatten() for p in of.trainable_parameters() if p.grad is not None])

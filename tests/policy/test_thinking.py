@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import NumberTokenizer, tiny_policy
+from helpers.tiny import NumberTokenizer, logprobs_of, tiny_policy
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
@@ -75,7 +75,7 @@ def test_long_thoughts_are_closed_and_stay_in_later_turns() -> None:
     assert ("closed", True) in kinds and ("open", False) in kinds
     whole = [c for group in groups for c in group]
     with torch.no_grad():
-        scores = policy.logprobs(whole, Sampling())
+        scores = logprobs_of(policy, whole, Sampling())
     for row, completion in zip(scores.logprobs, whole, strict=True):
         own = torch.tensor(completion.sampled)
         assert torch.allclose(row[: len(own)][own], torch.tensor(completion.logprobs)[own], atol=1e-4)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from helpers.finished import as_options
 from helpers.run_logs import read_events
+from helpers.tiny import logprobs_of
 from safetensors.torch import load_file
 
 from llm_as_judge.commands.app import main
@@ -79,7 +80,7 @@ def test_log_probabilities_are_the_models_own_in_this_machines_precision(warmed:
     prompt = policy.tokenizer.encode("Write a Python class named Workflow.")
     (group,) = LocalEngine(policy, policy.tokenizer).generate([prompt], 3, max_new_tokens=12, seed=1)
     with torch.no_grad():
-        shared = policy.logprobs(group, Sampling(), shared_prefix=True)
+        shared = logprobs_of(policy, group, Sampling(), shared_prefix=True)
         for row, mask, completion in zip(shared.logprobs, shared.mask, group, strict=True):
             own = plain_logprobs(policy.base, completion)
             sampled = torch.tensor(completion.logprobs)

@@ -4,6 +4,7 @@ import asyncio
 import random
 import re
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from llm_as_judge.rewards.custom import CustomRewards, load_rewards
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import (
+    Attempt,
     Completion,
     Exchange,
     Execution,
@@ -55,10 +57,9 @@ def reward(
     domain: Any = "math",
 ) -> Reward:
     function = RewardFunction(RewardConfig(reward_weights=WEIGHTS, token_budget=1000, operator_budget=5))
-    return function(
-        Problem(types.Question("p", "?", domain), types.Reference(("12",))), Completion(text, (), (), (), "stop"),
-        Execution(outcome, answer, calls, findings=findings), Verdict(correct, "rules"),
-    )  # fmt: skip
+    problem = Problem(types.Question("p", "?", domain), types.Reference(("12",)))
+    run, verdict = Execution(outcome, answer, calls, findings=findings), Verdict(correct, "rules")
+    return function(Rollout(problem, Completion(text, (), (), (), "stop"), text, run, verdict, Reward(None)))
 
 
 def total(*args: Any, **kwargs: Any) -> float:
@@ -162,11 +163,10 @@ def test_any_earlier_attempt_lowers_the_total() -> None:
 
     for _ in range(300):
         last, earlier = some_run(), [some_run() for _ in range(draw.randrange(4))]
-        told = (
-            function,
-            (problem, Completion(WORKFLOW, (), (), (), "stop"), last, Verdict(draw.random() < 0.5, "rules")),
-        )
-        without, more = (told[0](*told[1], runs).total for runs in (tuple(earlier), (*earlier, some_run())))
+        completion, verdict = Completion(WORKFLOW, (), (), (), "stop"), Verdict(draw.random() < 0.5, "rules")
+        one = Rollout(problem, completion, WORKFLOW, last, verdict, Reward(None))
+        attempts = [Attempt(WORKFLOW, run) for run in (*earlier, some_run())]
+        without, more = (function(replace(one, attempts=tuple(those))).total for those in (attempts[:-1], attempts))
         assert without is not None and more is not None and more <= without - 0.1 + 1e-9
     with pytest.raises(ConfigError, match="lets a wrong answer outscore"):
         RewardFunction(RewardConfig(repair_cost=2), repairs=4)

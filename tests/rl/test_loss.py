@@ -185,12 +185,11 @@ def test_values_and_gradients_equal_the_slow_loop() -> None:
 
 
 def test_clipped_tokens_are_counted_and_padding_may_hold_anything() -> None:
-    new = torch.tensor([[0.5, 0.0, -0.5]])
+    new = torch.tensor([[0.5, 0.4, -0.5]])
     old, mask = torch.zeros(1, 3), torch.tensor([[True, True, True]])
     up = policy_loss(LossInputs(new, torch.tensor([1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
     down = policy_loss(LossInputs(new, torch.tensor([-1.0]), mask, old), TrainingConfig(), Normaliser(1, 3))
-    assert (up.clipped_high, up.clipped_low) == (1.0, 0.0)
-    assert (down.clipped_high, down.clipped_low) == (0.0, 1.0)
+    assert (up.clipped, down.clipped) == (2.0, 1.0), "too high for a good answer, too low for a bad one"
     inputs = batch()
     clean = float(policy_loss(inputs, settings_of("grpo", 0.1), WHOLE).loss.detach())
     assert inputs.old_logprobs is not None and inputs.ref_logprobs is not None

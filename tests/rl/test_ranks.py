@@ -23,6 +23,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.rl.checkpoint import latest, step_of
+from llm_as_judge.rl.loss import LossOutputs
 from llm_as_judge.rl.ranks import ALONE, Alone, spread
 from llm_as_judge.types import Completion
 
@@ -63,7 +64,11 @@ def test_two_processes_train_weights_of_one(both: list[dict[str, Any]], dtype: s
     assert apart(alone["weights"], [p.detach().cpu() for p in untrained]) > 1e-4
     assert first["updates"] == second["updates"] == alone["updates"] == 6
     # Each optimiser step sums its figures and, in one message, all gradients.
-    assert first["sums"] == second["sums"] == 6 * [7, sum(weight.numel() for weight in alone["weights"])]
+    assert (
+        first["sums"]
+        == second["sums"]
+        == 6 * [len(LossOutputs._fields), sum(weight.numel() for weight in alone["weights"])]
+    )
     for found, expected in zip(first["figures"], alone["figures"], strict=True):
         assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 

@@ -16,6 +16,7 @@ from helpers.tiny import (
     bandit_trainer,
     config_of,
     equal,
+    logprobs_of,
     problem,
     ten_or_minus_five,
     tiny_policy,
@@ -105,7 +106,7 @@ async def test_an_episode_is_one_sequence_of_turns_by_the_weights_of_its_first(t
                 places = [i for i in range(len(completion.mask)) if [*completion.token_ids[i : i + 3]] == told]
                 assert any(not any(completion.mask[i : i + 3]) for i in places)
         with torch.no_grad(), policy.holding(versions[max(0, step - lookahead)]):
-            scores = policy.logprobs([r.completion for r in batch], Sampling())
+            scores = logprobs_of(policy, [r.completion for r in batch], Sampling())
         for rollout, row in zip(batch, scores.logprobs, strict=True):
             sampled = torch.tensor(rollout.completion.sampled)
             given = torch.tensor(rollout.completion.logprobs)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import tiny_policy
+from helpers.tiny import logprobs_of, tiny_policy
 from helpers.update_case import batch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
@@ -73,7 +73,7 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, corrected:
         ]
         assert not all(map(all, masks))
         completions = [replace(c, mask=mask) for c, mask in zip(completions, masks, strict=True)]
-    scores = ours.logprobs(completions, Sampling(), shared_prefix=True)
+    scores = logprobs_of(ours, completions, Sampling(), shared_prefix=True)
     mask, new = scores.mask, scores.logprobs.detach()
     old, reference = noisy(new, 0.3, 1), noisy(new, 0.3, 2)
     advantages = torch.linspace(-1, 1.5, len(completions))

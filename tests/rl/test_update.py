@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from helpers.tiny import random_completions, tiny_policy
+from helpers.tiny import logprobs_of, random_completions, tiny_policy
 from helpers.update_case import batch, fresh, update
 
 from llm_as_judge.config.schema import LossType, TrainingConfig, WarmupConfig
@@ -130,13 +130,13 @@ def warm_up(policy: Policy, steps: int = 30, **training: bool) -> WarmUp:
 
 def likelihoods(policy: Policy, *, reference: bool = False) -> torch.Tensor:
     with torch.no_grad():
-        return policy.logprobs(REPLIES, Sampling(), reference=reference).logprobs
+        return logprobs_of(policy, REPLIES, Sampling(), reference=reference).logprobs
 
 
 @pytest.mark.gpu
 def test_the_loss_is_the_mean_over_all_tokens_and_falls(device: str) -> None:
     policy = tiny_policy(rank=8, perturb=0.1, more={"head_dim": 32}, device=device)
-    scores = policy.logprobs(REPLIES, Sampling())
+    scores = logprobs_of(policy, REPLIES, Sampling())
     tokens = sum(len(c.token_ids) for c in REPLIES)
     expected = -float((scores.logprobs * scores.mask).sum().detach()) / tokens
     before = WarmUp(policy, WarmupConfig(), TrainingConfig()).loss(REPLIES)

@@ -1,6 +1,5 @@
 """Whatever a workflow passes to the operators, and whatever they get back, is scored; only our failures are not."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.types import Completion, Execution, Problem, Reference, Reward, Verdict
+from llm_as_judge.types import Completion, Problem, Reference, Reward, Rollout, Verdict
 from llm_as_judge.workflow.lint.check import Facts
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -91,10 +90,8 @@ class Accepting:
         return Verdict(True, "rules")
 
 
-def rewarded(
-    problem: Problem, completion: Completion, execution: Execution, verdict: Verdict, earlier: Sequence[Execution]
-) -> Reward:
-    return Reward(float(bool(verdict.correct)))
+def rewarded(rollout: Rollout) -> Reward:
+    return Reward(float(bool(rollout.verdict.correct)))
 
 
 def test_an_own_operator_that_mostly_fails_stops_the_run_with_its_traceback(

@@ -6,7 +6,7 @@ withdrawn ("Never mind."), so that their first words do not reveal the kind.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Literal, TypeVar
@@ -27,6 +27,7 @@ KINDS: Mapping[Domain, tuple[str, ...]] = {
 _FREQUENT: Mapping[Domain, str] = {"math": "chains", "code": "open", "qa": "numbers"}
 _ASIDES = 0.75  # share of problems that begin with one of another kind, so that words do not reveal the kind
 T = TypeVar("T")
+A = TypeVar("A", maths.Task, coding.CodingTask)
 
 
 def split_of(key: str) -> Split:
@@ -41,19 +42,17 @@ def draw_in(split: Split, r: Random, draw: Callable[[Random], T], key: Callable[
     return item
 
 
-def _aside(r: Random, kinds: Sequence[str], kind: str, text: Callable[[str], str]) -> str:
-    """A withdrawn problem of another kind, or an empty text."""
+def _with_aside(r: Random, domain: Domain, kind: str, draw: Callable[[str], A]) -> A:
+    """A task of ``kind``, after a withdrawn one of another kind in most cases."""
+    task = draw(kind)
     if r.random() > _ASIDES:
-        return ""
-    return f"{text(r.choice([other for other in kinds if other != kind]))} Never mind. "
+        return task
+    other = r.choice([other for other in KINDS[domain] if other != kind])
+    return replace(task, text=f"{draw(other).text} Never mind. {task.text}")
 
 
 def maths_task(r: Random, split: Split, kind: str) -> maths.Task:
-    def own(kind: str) -> maths.Task:
-        return draw_in(split, r, maths.KINDS[kind], lambda task: task.text)
-
-    task = own(kind)
-    return replace(task, text=_aside(r, KINDS["math"], kind, lambda other: own(other).text) + task.text)
+    return _with_aside(r, "math", kind, lambda kind: draw_in(split, r, maths.KINDS[kind], lambda task: task.text))
 
 
 def passage(r: Random, split: Split) -> reading.Passage:
@@ -61,16 +60,11 @@ def passage(r: Random, split: Split) -> reading.Passage:
 
 
 def asked(r: Random, text: reading.Passage, kind: str) -> maths.Task:
-    task = r.choice(text.tasks[kind])
-    return replace(task, text=_aside(r, KINDS["qa"], kind, lambda other: r.choice(text.tasks[other]).text) + task.text)
+    return _with_aside(r, "qa", kind, lambda kind: r.choice(text.tasks[kind]))
 
 
 def coding_task(r: Random, split: Split, kind: str) -> coding.CodingTask:
-    def own(kind: str) -> coding.CodingTask:
-        return coding.draw(r, kind, lambda text: split_of(text) == split)
-
-    task = own(kind)
-    return replace(task, text=_aside(r, KINDS["code"], kind, lambda other: own(other).text) + task.text)
+    return _with_aside(r, "code", kind, lambda kind: coding.draw(r, kind, lambda text: split_of(text) == split))
 
 
 def solved(r: Random, domain: Domain, split: Split, kind: str) -> tuple[Problem, str]:
