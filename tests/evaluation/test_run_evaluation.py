@@ -94,7 +94,7 @@ def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
 
 
 def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
-    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path: list(problems))
+    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path, fields: list(problems))
     Path(name).write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
     return Path(name)
 
