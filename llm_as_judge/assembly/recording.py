@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,12 @@ from llm_as_judge.config.identity import content_of, decisive, digest
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.evaluate import Author, evaluate
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
 from llm_as_judge.policy.device import on_device
+from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Problem
 
 
@@ -26,6 +28,22 @@ def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
     """Opens the ledger in ``records``. Raises ``ConfigError`` if another process has it open."""
     with locked(records, "being written by", "wait for it, then --resume"), Ledger(records, resume) as ledger:
         yield ledger
+
+
+async def recorded(
+    file: Path, problems: Sequence[Problem], author: Author, parts: RolloutParts, samples: int, resume: bool,
+    progress: Progress,
+) -> tuple[Sequence[RolloutEvent], int]:  # fmt: skip
+    """The records of all problems, and how many of them an earlier run wrote."""
+    count, advance = len(problems) * samples, partial(progress.advance, "workflows")
+    with recording(file, resume) as ledger:
+        known = len(ledger.known)
+        try:
+            records = await evaluate(problems, author, parts, advance, samples=samples, log=ledger)
+        finally:
+            if resume or len(ledger.known) < count:
+                progress.say(f"{len(ledger.known)} of {count} workflows are recorded in {file}")
+    return records, known
 
 
 async def policy_results(
@@ -46,11 +64,7 @@ async def policy_results(
             return [ledger.known[key] for key in sorted(ledger.known)]
         author = await on_device(load_author, config, checkpoint, progress=progress)
         await services.hosted.share(author)
-
-        def advance(done: int) -> None:
-            progress.advance(name, done, len(problems))
-
-        return await evaluate(problems, author, services.official, advance, log=ledger)
+        return await evaluate(problems, author, services.official, partial(progress.advance, name), log=ledger)
 
 
 def policy_records(

@@ -3,12 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 
 from msgspec import to_builtins
 
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.check import check_before
 from llm_as_judge.assembly.follow import load_together
+from llm_as_judge.assembly.policy import probe_policy
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.assembly.run_folder import Started, open_folder
@@ -16,8 +19,10 @@ from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
-from llm_as_judge.evaluation.summary import summarise
-from llm_as_judge.events import LayersEvent, PromptEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.evaluation.records import read_records, write_records
+from llm_as_judge.evaluation.summary import Summary, summarise
+from llm_as_judge.evaluation.written import NEEDS_WARM_UP
+from llm_as_judge.events import LayersEvent, PromptEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
@@ -37,6 +42,7 @@ class Training:
     problems: Problems
     trainer: Trainer
     tracked: Tracking
+    progress: Progress
 
     async def train(self, steps: int | None = None) -> StepReport | None:
         """Train ``steps`` steps (default: up to ``training.max_steps``), from the checkpoint if the run is resumed."""
@@ -47,6 +53,31 @@ class Training:
     @property
     def trained(self) -> PolicyAuthor:
         return replace(self.author, version=self.trainer.step)
+
+    async def measure(self, name: str, author: PolicyAuthor) -> list[RolloutEvent]:
+        """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
+        problems = self.problems.heldout
+        self.progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
+        records = await evaluate(problems, author, self.services.official, partial(self.progress.advance, name))
+        write_records(self._records(name), records)
+        self.tracked.evaluation(author.version, summarise(records), "heldout/")
+        return records
+
+    async def measure_untrained(self) -> Summary:
+        """The held-out evaluation before the first step, of which a resumed run reads the records."""
+        name = "untrained policy"
+        if self.run.folder.resumed_from is None:
+            written = await on_device(probe_policy, self.author, self.problems)
+            self.progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
+        elif (file := self._records(name)).exists():
+            records = list(read_records(file))
+            if len(records) == len(self.problems.heldout):
+                return summarise(records)
+        return summarise(await self.measure(name, self.author))
+
+    def _records(self, name: str) -> Path:
+        output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
+        return output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
 
 
 @asynccontextmanager
@@ -74,7 +105,7 @@ async def open_training(
             tracked.begin(run)
             parts = _parts(run, services, author, problems, tracked, progress)
             trainer = Trainer(replace(parts, ranks=ranks), config)
-            yield Training(run, services, author, problems, trainer, tracked)
+            yield Training(run, services, author, problems, trainer, tracked, progress)
 
 
 def _parts(

@@ -3,30 +3,28 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_as_judge.assembly.progress import SILENT, Progress
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.assembly.training import open_training
+from llm_as_judge.config.identity import identity
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError, DataError, refusing
+from llm_as_judge.evaluation.ablation import PARTS, Outcome, without, worths
+from llm_as_judge.evaluation.evaluate import evaluate
+from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.files import write_json
-
-if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.ablation import Outcome
-    from llm_as_judge.evaluation.summary import Summary
+from llm_as_judge.views.terminal import ablation_table
 
 
 async def run_ablation(
-    config: "Config", parts: Sequence[str], seeds: int, *, progress: Progress = SILENT
+    config: Config, parts: Sequence[str], seeds: int, *, progress: Progress = SILENT
 ) -> dict[str, Any]:
     """Train with all parts and without each, with ``seeds`` seeds from ``training.seed`` on. Returns the results.
 
     ``results_dir/ablation_<run_name>.json`` keeps every finished run: an interrupted ablation, or one with more parts
     or seeds, trains only what is missing. Raises ``ConfigError`` for an unknown part.
     """
-    from llm_as_judge.config.identity import identity
-    from llm_as_judge.evaluation.ablation import PARTS, without, worths
-    from llm_as_judge.views.terminal import ablation_table
-
     if not parts:
         raise ConfigError(f"--ablate: no part named; give some of {', '.join(PARTS)}")
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
@@ -34,7 +32,7 @@ async def run_ablation(
     path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
     runs = _read(path) if path.exists() else {}
 
-    async def outcomes(name: str, change: Mapping[str, object]) -> "list[Outcome]":
+    async def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
         found = []
         for seed in range(config.training.seed, config.training.seed + seeds):
             settings = changed(config, change, name, seed)
@@ -66,25 +64,19 @@ async def run_ablation(
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
     """Finished runs by name. Raises ``DataError`` for a file with other content."""
-    try:
+    with refusing(DataError, f"{path}: not a file of an ablation", "move it away to start a new one"):
         runs: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["runs"]
         _ = [(run["config"], run["overall"], run["executor_tokens"]) for run in runs.values()]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DataError(f"{path}: not a file of an ablation: {error!r}; move it away to start a new one") from error
-    return runs
+        return runs
 
 
-async def _trained(config: "Config", progress: Progress) -> "Summary":
-    from llm_as_judge.assembly.training import open_training
-    from llm_as_judge.evaluation.evaluate import evaluate
-    from llm_as_judge.evaluation.summary import summarise
-
+async def _trained(config: Config, progress: Progress) -> Summary:
     async with open_training(config, measured=True, progress=progress) as training:
         await training.train()
         return summarise(await evaluate(training.problems.heldout, training.trained, training.services.official))
 
 
-def changed(config: "Config", change: Mapping[str, object], name: str, seed: int) -> "Config":
+def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
     """``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
     tree = config.model_dump(mode="json")
     for setting, value in {**change, "training.seed": seed, "tracking.report_to": ()}.items():

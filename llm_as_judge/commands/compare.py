@@ -15,14 +15,11 @@ from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import write_json
-from llm_as_judge.types import DOMAINS, Problem
+from llm_as_judge.types import Problem
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.baselines import Matrix
-    from llm_as_judge.evaluation.records import Ledger
 
 
 async def run_comparison(
@@ -52,7 +49,7 @@ async def run_comparison(
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
     from llm_as_judge.views.terminal import comparison_table
-    from llm_as_judge.workflow.shapes import SHAPES, shapes_of, workflow
+    from llm_as_judge.workflow.shapes import shapes_of
 
     problems = measured_problems(data, limit, config.data.fields) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
@@ -72,12 +69,8 @@ async def run_comparison(
         await check_before([*problems, *training], services.sandbox, services.official.judge)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
-            def advance(done: int) -> None:
-                progress.advance(f"single workflows, {source}", done, len(plans))
-
-            def own_log(plan: str) -> "AbstractContextManager[Ledger]":
-                return plan_ledger(config, source, problems, plan, [workflow(SHAPES[plan], d) for d in DOMAINS])
-
+            advance = partial(progress.advance, f"single workflows, {source}")
+            own_log = partial(plan_ledger, config, source, problems)
             return await measure(problems, services.official, advance, plans, own_log)
 
         tried = await measured("training", training)

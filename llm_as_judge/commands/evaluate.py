@@ -5,23 +5,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.files import locked, write_json
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.evaluate import Author
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.events import RolloutEvent
     from llm_as_judge.llm.client import Usage
-    from llm_as_judge.rl.rollout import RolloutParts
-    from llm_as_judge.types import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +63,11 @@ async def run_evaluation(
     from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest, load_author
     from llm_as_judge.assembly.problems import heldout_problems
-    from llm_as_judge.assembly.recording import policy_records
+    from llm_as_judge.assembly.recording import policy_records, recorded
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import file_name, measured_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
+    from llm_as_judge.evaluation.summary import by_benchmark
     from llm_as_judge.policy.device import on_device
 
     sets = [(file_name(path), measured_problems(path, limit, config.data.fields)) for path in data]
@@ -91,7 +87,7 @@ async def run_evaluation(
             await services.hosted.share(policy)
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)
-            records, known = await _recorded(file, problems, author, parts, samples, resume, progress)
+            records, known = await recorded(file, problems, author, parts, samples, resume, progress)
             measured = {
                 "checkpoint": str(checkpoint) if checkpoint else None,
                 "adapter": adapter_digest(checkpoint),
@@ -101,60 +97,12 @@ async def run_evaluation(
                 "records": str(file),
                 "sandbox": str(services.sandbox.describe()),
             }
-            rows = _rows(records, problems, "embedded" if not data and config.data.generated else source)
+            rows = by_benchmark(records, problems, "embedded" if not data and config.data.generated else source)
             merged = config.output.results_dir / "evaluation" / f"{model}_results.json"
             result = EvaluationResult(model, rows, measured, known, services.usage(), file, merged)
             merge(result.file, result)
             results.append(result)
     return results
-
-
-async def _recorded(
-    file: Path,
-    problems: "Sequence[Problem]",
-    author: "Author",
-    parts: "RolloutParts",
-    samples: int,
-    resume: bool,
-    progress: Progress,
-) -> "tuple[Sequence[RolloutEvent], int]":
-    """The records of all problems, and how many of them an earlier run wrote."""
-    from llm_as_judge.assembly.recording import recording
-    from llm_as_judge.evaluation.evaluate import evaluate as measure
-
-    count = recorded = len(problems) * samples
-    with recording(file, resume) as ledger:
-        known = recorded = len(ledger.known)
-
-        def advance(done: int) -> None:
-            nonlocal recorded
-            recorded = done
-            progress.advance("workflows", done, count)
-
-        try:
-            records = await measure(problems, author, parts, advance, samples=samples, log=ledger)
-        finally:
-            if resume or recorded < count:
-                progress.say(f"{recorded} of {count} workflows are recorded in {file}")
-    return records, known
-
-
-def _rows(records: "Sequence[RolloutEvent]", problems: "Sequence[Problem]", source: str) -> "dict[str, Summary]":
-    """A summary for each benchmark; problems without a dataset are named after their file, ``source``."""
-    from llm_as_judge.data.catalog import DATASETS
-    from llm_as_judge.evaluation.summary import summarise
-
-    unnamed = "custom" if source in DATASETS else source
-    rows: dict[tuple[str, str], list[RolloutEvent]] = {}
-    for record in records:
-        dataset = unnamed if record.dataset in ("", "custom") else record.dataset
-        named = msgspec.structs.replace(record, dataset=dataset)
-        rows.setdefault((problems[record.index].benchmark or dataset, dataset), []).append(named)
-    found: dict[str, Summary] = {}
-    for (benchmark, dataset), own in rows.items():
-        name, summary = f"{benchmark}_{dataset}" if benchmark in found else benchmark, summarise(own)
-        found[name] = replace(summary, official={name: summary.official[dataset]})
-    return found
 
 
 def merge(file: Path, result: EvaluationResult) -> None:
@@ -168,12 +116,9 @@ def merge(file: Path, result: EvaluationResult) -> None:
         return row["dataset"], row.get("checkpoint"), row.get("workflow")
 
     with locked(file):
-        try:
+        with refusing(DataError, f"{file}: not a file of evaluation results", "move it away to start a new one"):
             found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"datasets": []}
             rows: dict[Any, dict[str, Any]] = {key(row): row for row in found["datasets"]}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            cure = "move it away to start a new one"
-            raise DataError(f"{file}: not a file of evaluation results: {error!r}; {cure}") from error
         rows |= {key(row): row for row in result.as_json()["datasets"] if row["metrics"]["problems"]}
         if rows:
             write_json(file, {"model": result.model, "datasets": list(rows.values())})

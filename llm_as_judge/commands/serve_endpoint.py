@@ -9,7 +9,7 @@ import hmac
 import json
 import logging
 import socket
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +19,7 @@ from aiohttp import web
 
 from llm_as_judge.commands.serve_chat import ChatBody, cut_at, read_request
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
+from llm_as_judge.evaluation.evaluate import all_of
 from llm_as_judge.llm import protocol
 from llm_as_judge.llm.protocol import Handler, RequestError, body_of, error_body, reply_head
 from llm_as_judge.solver import Draw, Solution, Solver
@@ -93,7 +94,7 @@ class Endpoint:
         try:
             if request.stream:
                 return await self._stream(http, request, question)
-            solutions = await _all([self._solve(request, question, i) for i in range(request.n)])
+            solutions = await all_of(self._solve(request, question, i) for i in range(request.n))
         finally:
             self.active -= request.n
         choices = [_choice(i, solution, request) for i, solution in enumerate(solutions)]
@@ -146,7 +147,7 @@ class Endpoint:
 
         alive = asyncio.ensure_future(keep_open())
         try:
-            solutions = await _all([answered(i) for i in range(request.n)])
+            solutions = await all_of(map(answered, range(request.n)))
             if request.stream_options.get("include_usage") is True:
                 await send({**head, "choices": [], "usage": protocol.usage_of(*_tokens(solutions))})
             await response.write(b"data: [DONE]\n\n")
@@ -160,17 +161,6 @@ class Endpoint:
         finally:
             alive.cancel()
         return response
-
-
-async def _all(work: Sequence[Coroutine[Any, Any, Solution]]) -> list[Solution]:
-    """The results in order; the first failure cancels the others."""
-    tasks = [asyncio.ensure_future(one) for one in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _choice(index: int, solution: Solution, request: ChatBody) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,15 +16,10 @@ from llm_as_judge.files import picked, write_json
 from llm_as_judge.types import Domain
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from llm_as_judge.assembly.run_folder import Started
-    from llm_as_judge.assembly.training import Training
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.baselines import Row
-    from llm_as_judge.evaluation.evaluate import PolicyAuthor
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.events import RolloutEvent
     from llm_as_judge.judging.calibration import Counts
     from llm_as_judge.llm.client import Usage
 
@@ -91,15 +86,14 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             plans = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
             shorter = f", then {len(plans)} baselines on them (none: --set baselines=none)" if plans else ""
             progress.say(f"{len(heldout)} held-out problems are solved before and after training{shorter}")
-            before = await _before(training, progress)
+            before = await training.measure_untrained()
             training_began = time.monotonic()
             await training.train()
             seconds = {"training": time.monotonic() - training_began}
-            records = await _measured(training, "trained policy", training.trained, progress)
+            records = await training.measure("trained policy", training.trained)
             after = summarise(records)
-            matrix = await baselines.measure(
-                heldout, services.official, lambda done: progress.advance("single workflows", done, len(plans)), plans
-            )
+            advance = partial(progress.advance, "single workflows")
+            matrix = await baselines.measure(heldout, services.official, advance, plans)
             judged = [record for own in matrix.evaluations.values() for record in own] or records
             agreed = await agreement(services.alone, heldout, judged) if services.alone else None
             tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
@@ -127,48 +121,6 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
     return result
 
 
-async def _measured(
-    training: "Training", name: str, author: "PolicyAuthor", progress: Progress
-) -> "Sequence[RolloutEvent]":
-    """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
-    from llm_as_judge.evaluation.evaluate import evaluate
-    from llm_as_judge.evaluation.records import write_records
-    from llm_as_judge.evaluation.summary import summarise
-
-    problems = training.problems.heldout
-    progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
-    records = await evaluate(
-        problems, author, training.services.official, lambda done: progress.advance(name, done, len(problems))
-    )
-    write_records(_file(training, name), records)
-    training.tracked.evaluation(author.version, summarise(records), "heldout/")
-    return records
-
-
-def _file(training: "Training", name: str) -> Path:
-    output, key = training.run.folder.config.output, training.run.folder.config.base_model.key
-    return output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
-
-
-async def _before(training: "Training", progress: Progress) -> "Summary":
-    """The held-out evaluation before the first step, of which a resumed run reads the records."""
-    from llm_as_judge.assembly.policy import probe_policy
-    from llm_as_judge.evaluation.records import read_records
-    from llm_as_judge.evaluation.summary import summarise
-    from llm_as_judge.evaluation.written import NEEDS_WARM_UP
-    from llm_as_judge.policy.device import on_device
-
-    name = "untrained policy"
-    if training.run.folder.resumed_from is None:
-        written = await on_device(probe_policy, training.author, training.problems)
-        progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
-    elif (file := _file(training, name)).exists():
-        records = list(read_records(file))
-        if len(records) == len(training.problems.heldout):
-            return summarise(records)
-    return summarise(await _measured(training, name, training.author, progress))
-
-
 @cli.grouped
 def train(
     options: cli.ConfigOptions,
@@ -183,11 +135,11 @@ def train(
 
     import asyncio
 
-    from llm_as_judge.views.terminal import TerminalProgress
+    from llm_as_judge.views import terminal
 
     console, begun = cli.make_console(as_json), time.time()
     try:
-        with TerminalProgress(console) as progress:
+        with terminal.TerminalProgress(console) as progress:
             result = asyncio.run(run_training(settings, resume=resume, progress=progress))
     except (KeyboardInterrupt, OSError) as error:
         from llm_as_judge.assembly.policy import newest_checkpoint
@@ -202,21 +154,15 @@ def train(
         raise
     if as_json:
         cli.print_json(result.as_json())
-    _print_report(console, result)
-
-
-def _print_report(console: "Console", result: TrainResult) -> None:
-    from llm_as_judge.views.terminal import gain_line, judge_line, plans_table, result_table, shapes_table, usage_table
-
     rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
-    console.print(result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
-    console.print(gain_line(result.gain), highlight=False)
-    console.print(shapes_table(result.before.shapes, result.after.shapes))
+    console.print(terminal.result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
+    console.print(terminal.gain_line(result.gain), highlight=False)
+    console.print(terminal.shapes_table(result.before.shapes, result.after.shapes))
     if result.workflows:
-        console.print(plans_table(result.workflows, result.learned))
-    if result.judge and (line := judge_line(result.judge.as_json())):
+        console.print(terminal.plans_table(result.workflows, result.learned))
+    if result.judge and (line := terminal.judge_line(result.judge.as_json())):
         console.print(line)
-    console.print(usage_table(result.usage))
+    console.print(terminal.usage_table(result.usage))
     seconds, folder = result.seconds, result.run.folder
     console.print(f"steps {result.steps}, training {seconds['training']:.0f} s, total {seconds['all']:.0f} s")
     adapter = folder.checkpoints / f"step_{result.steps}"

@@ -9,30 +9,23 @@ import sys
 import time
 import webbrowser
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import DataError, InfrastructureError
 
-if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
 
-
-@dataclass
 class InspectLogs:
     """The Inspect logs of the event log ``path`` and of the evaluations in the folder ``records``."""
 
-    path: Path
-    records: Path
-
-    def __post_init__(self) -> None:
+    def __init__(self, path: Path, records: Path) -> None:
         from llm_as_judge.runlog import LogReader
 
-        self.folder, self._reader = self.path.with_suffix(".inspect"), LogReader(self.path)
+        self.path, self.records, self.folder = path, records, path.with_suffix(".inspect")
+        self._reader = LogReader(path)
 
     def update(self) -> list[Path]:
         """Writes the logs of new steps and evaluations; raises ``OSError``."""
@@ -80,13 +73,6 @@ class InspectLogs:
                 yield file
 
 
-def inspect_logs(config: "Config", run: str | None = None) -> InspectLogs:
-    """Of ``run``, by default the one whose log was written last; raises ``ConfigError`` if there is none."""
-    from llm_as_judge.runlog import find_log
-
-    return InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
-
-
 @cli.grouped
 def view(
     options: cli.ConfigOptions,
@@ -98,7 +84,10 @@ def view(
 
     In a terminal, a browser is opened.
     """
-    logs = inspect_logs(options.load(), run)
+    from llm_as_judge.runlog import find_log
+
+    config = options.load()
+    logs = InspectLogs(find_log(config, run, newest=True), config.output.results_dir / "evaluation")
     written = len(logs.update())
     if write_only:
         cli.echo(f"{written} new Inspect logs in {logs.folder}")

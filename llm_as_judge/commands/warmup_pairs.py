@@ -3,7 +3,6 @@
 import itertools
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -41,12 +40,6 @@ class Pairs:
         self.config, self.author = config, author
         self._operators = load_operators(config.workflow.operators)
         self._rng = Random(f"warm-up/{config.training.seed}")
-        self._write = partial(
-            recipes.write,
-            varied=config.warmup.varied,
-            one_instruction=not config.warmup.varied,
-            class_first=config.workflow.prefill,
-        )
         held_out = config.warmup.look_problems
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
         questions = list({p.question.id: p.question for p in drawn}.values())
@@ -89,7 +82,9 @@ class Pairs:
     def _source(self, domain: Domain, rng: Random) -> str:
         if own := [source for of, source in self._own if of == domain]:
             return rng.choice(own)
-        return self._write(recipes.draw(domain, rng, self._operators), domain, rng)
+        recipe, varied = recipes.draw(domain, rng, self._operators), self.config.warmup.varied
+        head = self.config.workflow.prefill
+        return recipes.write(recipe, domain, rng, varied=varied, one_instruction=not varied, class_first=head)
 
     def _repair(self, question: Question, source: str, rng: Random) -> Completion:
         """A second turn: a workflow with a fault is written again without it, one that failed gives way to another."""
@@ -108,7 +103,9 @@ class Pairs:
         """``source`` as the reply to the question's prompt, or to ``prompt_ids``."""
         policy, workflow, prompt = self.author.policy, self.config.workflow, self.author.prompt(question)
         if prompt.prefill == ASKED_HEAD:
-            reply = f"{_asked(question)}\n        self.{source.removeprefix(CLASS_HEAD)}"
+            # The last sentence of the problem on one line, or the last words of a long one.
+            sentence = re.split(r"(?<=[^A-Z][.?!])\s+", question.text.rstrip())[-1]
+            reply = f"{' '.join(sentence.split()[-_ASKED_WORDS:])}\n        self.{source.removeprefix(CLASS_HEAD)}"
         else:
             fenced = workflow.layer1 and workflow.prompt == "full"
             reply = (f"```python\n{source}\n```" if fenced else source).removeprefix(prompt.prefill)
@@ -137,11 +134,6 @@ def _failed(question: Question, operator: str, limit: int) -> str:
         return message(Execution("finished", ""), [f"the answer fails a public test: {question.public_tests[0]}"])
     error = f"the model's reply was cut off after {limit} tokens"
     return message(Execution("finished", "", (OperatorCall(operator, {}, {"parse_ok": False}, error=error),)))
-
-
-def _asked(question: Question) -> str:
-    """The last sentence of the problem on one line, or the last words of a long one."""
-    return " ".join(re.split(r"(?<=[^A-Z][.?!])\s+", question.text.rstrip())[-1].split()[-_ASKED_WORDS:])
 
 
 def _read_own(path: Path) -> list[tuple[str, str]]:

@@ -56,9 +56,7 @@ def analyze(
     if as_json:
         cli.print_json(found)
         return
-    console = cli.make_console(as_json)
-    for part in analysis_tables(found):
-        console.print(part, highlight=False)
+    cli.make_console(as_json).print(*analysis_tables(found), sep="\n", highlight=False)
 
 
 @cli.grouped

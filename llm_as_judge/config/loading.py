@@ -56,22 +56,19 @@ def load_config(
     tree: dict[str, dict[str, Any]] = {}
     for name, setting in settings.items():
         section, _, leaf = name.partition(".")
-        tree.setdefault(section, {})[leaf] = _value(name, setting, env)
+        field, as_text = LEAVES[name], takes_text(LEAVES[name].annotation)
+        value = setting.typed(as_text, env)
+        if as_text and value in ("", "null", "~") and types.NoneType in members(field.annotation):
+            value = None
+        elif setting.file and names_input(field):
+            value = _located(value, setting.file.parent)
+        tree.setdefault(section, {})[leaf] = value
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(explain(error, str(path or "defaults"), settings)) from None
     config._base_model = base_model
     return config
-
-
-def _value(name: str, setting: Setting, env: Mapping[str, str]) -> Any:
-    field = LEAVES[name]
-    as_text = takes_text(field.annotation)
-    value = setting.typed(as_text, env)
-    if as_text and value in ("", "null", "~") and types.NoneType in members(field.annotation):
-        return None
-    return _located(value, setting.file.parent) if setting.file and names_input(field) else value
 
 
 def locate_weights(path: str) -> str:

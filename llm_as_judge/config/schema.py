@@ -232,7 +232,6 @@ class RewardConfig(Strict):
     functions: Annotated[Mapping[str, Float], Input()] = Field(
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
-
     function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of a function, in seconds.")
 
     @field_validator("reward_weights")

@@ -42,7 +42,7 @@ def tested_function(tests: str) -> str:
     tree = syntax_tree("tests", tests)
     bound, _ = names_of(tests)
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    called = Counter(name for node in asserts for name in _called(node))
+    called = Counter(name for node in asserts for name in {*called_names(node)})
     names = [name for name, n in called.items() if n == len(asserts) and not (name in bound or hasattr(builtins, name))]
     if len(names) != 1:
         calls = f"call {' and '.join(sorted(names))}" if names else "call no function of the solution in every assert"
@@ -58,5 +58,5 @@ def syntax_tree(field: str, source: str) -> ast.Module:
         raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
 
 
-def _called(node: ast.AST) -> set[str]:
-    return {n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+def called_names(node: ast.AST) -> list[str]:
+    return [n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]

@@ -87,7 +87,7 @@ def process(job: Job) -> dict[str, Any]:
         name: {
             "domain": domains[name],
             "splits": used.get(name, []),
-            "records": sides.size + sum(sides.dropped.values()),
+            "records": sum(map(len, (sides.train, sides.val, sides.test))) + sum(sides.dropped.values()),
             **{side: len(getattr(sides, side)) for side in SIDES},
             "dropped": sides.dropped,
         }

@@ -47,10 +47,6 @@ class Sides:
     test: list[Entry]
     dropped: dict[str, int] = field(default_factory=dict)
 
-    @property
-    def size(self) -> int:
-        return len(self.train) + len(self.val) + len(self.test)
-
 
 def normalised(text: str) -> tuple[str, list[str]]:
     """``text`` as compared for duplicates, and its words, by which it is split.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from llm_as_judge.evaluation.evaluate import Given, evaluate
+from llm_as_judge.evaluation.evaluate import Given, all_of, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, as_json, estimate, mean
 from llm_as_judge.evaluation.official import mean_score, share
 from llm_as_judge.evaluation.records import Ledger
@@ -26,6 +26,8 @@ from llm_as_judge.workflow.shapes import SHAPES, workflow
 SINGLE_CALL = "direct"
 ORACLE, DATASET_ORACLE = "per-domain oracle", "per-dataset oracle"
 Group = Callable[[RolloutEvent], str]
+#: Opens the ledger of a method, named by what decides its records.
+Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +116,9 @@ class Matrix:
 async def measure(
     problems: Sequence[Problem],
     parts: RolloutParts,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     plans: Collection[str] = tuple(SHAPES),
-    log: Callable[[str], AbstractContextManager[Ledger | None]] = lambda plan: nullcontext(),
+    log: Log = lambda plan, texts: nullcontext(),
 ) -> Matrix:
     """Runs every plan on every problem; ``log`` opens the ledger of each.
 
@@ -128,18 +130,12 @@ async def measure(
     async def one(plan: str) -> Sequence[RolloutEvent]:
         author = Given(lambda question: workflow(SHAPES[plan], question.domain))
         async with together:
-            with log(plan) as known:
+            with log(plan, [workflow(SHAPES[plan], domain) for domain in DOMAINS]) as known:
                 records = await evaluate(problems, author, parts, log=known)
-        progress(next(finished))
+        progress(next(finished), len(plans))
         return records
 
-    tasks = [asyncio.ensure_future(one(plan)) for plan in plans]
-    try:
-        return Matrix(dict(zip(plans, await asyncio.gather(*tasks), strict=True)))
-    finally:  # the first failure ends the others
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    return Matrix(dict(zip(plans, await all_of(map(one, plans)), strict=True)))
 
 
 def rows(matrix: Matrix) -> list[Row]:

@@ -8,16 +8,14 @@ A full comparison runs every plan on every held-out problem, which a slow or dea
 only methods that are chosen on a few training problems.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
-from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Matrix, Row, oracles, random_policy, row
+from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Log, Matrix, Row, oracles, random_policy, row
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, paired_difference
-from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.evaluation.voting import DRAFTS
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
@@ -42,8 +40,6 @@ METHODS: Mapping[str, Mapping[Domain, str]] = {
 }
 #: The plans to choose from.
 CANDIDATES = ("direct", "answer", "answer_review", "program", "code", "code_test")
-#: Opens the ledger of a method with the given plans.
-Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger]]
 SINGLE, BY_DOMAIN, RANDOM = "single call", "best workflow of each domain on training problems", "random policy"
 
 

@@ -4,10 +4,11 @@ One or several workflows are written for each problem, run, and judged by the of
 Infrastructure faults are counted and left out of every mean.
 """
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.config.schema import Config
@@ -24,6 +25,7 @@ from llm_as_judge.types import Completion, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: Stands for the workflow of a problem whose prompt is too long.
 _TOO_LONG = "# not written: the prompt has {} tokens, training.prompt_max_length={}"
@@ -106,7 +108,7 @@ async def evaluate(
     problems: Sequence[Problem],
     author: Author,
     parts: RolloutParts,
-    progress: Callable[[int], None] = lambda done: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     samples: int = 1,
     log: Ledger | None = None,
@@ -114,8 +116,8 @@ async def evaluate(
     """Writes, runs and judges workflows for each problem: a record for each and each sample, in order.
 
     With ``parts.repairs`` a policy repairs its failed workflows; those of an evaluation that was interrupted may be
-    sampled in other batches. ``progress`` gets the number of finished ones. A problem of which ``log`` knows every
-    sample is not run again.
+    sampled in other batches. ``progress`` gets the number of finished ones and of all. A problem of which ``log``
+    knows every sample is not run again; new records are added to what it knows.
     """
     known = log.known if log else {}
     members = range(samples)
@@ -123,7 +125,7 @@ async def evaluate(
     unknown = set(todo)
     records = {(i, k): known[i, k] for i in range(len(problems)) if i not in unknown for k in members}
     if records:
-        progress(len(records))
+        progress(len(records), samples * len(problems))
     # Chunks do not depend on what is known, so that the same workflows are sampled.
     size, written = max(1, EVALUATED_AT_ONCE // samples), dict[int, list[Completion]]()
     for start in range(0, len(problems), size):
@@ -134,14 +136,25 @@ async def evaluate(
 
     def done(place: int, member: int, rollout: Rollout) -> None:
         index = todo[place]
-        records[index, member] = record = record_of(rollout, index, member)
+        records[index, member] = known[index, member] = record = record_of(rollout, index, member)
         if log is not None:
             log.log(record)
-        progress(len(records))
+        progress(len(records), samples * len(problems))
 
     again = (lambda *turn: on_device(author.again, *turn)) if isinstance(author, PolicyAuthor) else None
     await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done, again=again)
     return [records[key] for key in sorted(records)]
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results in order; the first failure cancels the others."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:

@@ -8,6 +8,7 @@ are counted and left out. Where no usual scorer decided, the rules did, and the 
 from collections.abc import Mapping, Sequence
 
 from llm_as_judge.answers.metrics import Metric
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.intervals import Estimate, estimate, mean, pass_at_k
 from llm_as_judge.events import RolloutEvent
 
@@ -22,19 +23,14 @@ _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
 }
 
 
-def official(
-    metric: Metric,
-    scores: Sequence[Sequence[Mapping[str, float]]],
-    correct: Sequence[Sequence[bool | None]],
-    own: Sequence[Sequence[float | None]] = (),
-) -> dict[str, Estimate]:
-    """The metric as means by name, the headline one first, over problems with one or more samples each.
-
-    ``scores`` are those of ``answers.metrics`` (empty: unscored), ``own`` those of the user's own function if it
-    decided, ``correct`` the verdicts (None: unscored).
-    """
-    if own:
-        return {BY_FUNCTION: estimate([share(c) for c in correct]), MEAN_SCORE: estimate([share(s) for s in own])}
+def official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> dict[str, Estimate]:
+    """The metric as means by name, the headline one first, over a dataset's problems with one or more samples each."""
+    metric = metric_of(dataset, {samples[0].domain for samples in problems})
+    correct = [[record.correct for record in samples] for samples in problems]
+    scores = [[record.scores for record in samples] for samples in problems]
+    if any(record.tier == "function" for samples in problems for record in samples):
+        own = [share([record.worth for record in samples]) for samples in problems]
+        return {BY_FUNCTION: estimate([share(c) for c in correct]), MEAN_SCORE: estimate(own)}
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
         return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}

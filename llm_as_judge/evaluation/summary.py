@@ -3,16 +3,18 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from llm_as_judge.data.catalog import metric_of
+import msgspec
+
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean
 from llm_as_judge.evaluation.official import mean_score, official, share
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import picked
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.types import DOMAINS, Domain, Problem
 from llm_as_judge.workflow.shapes import name_of
 
 
@@ -63,6 +65,9 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
     by_problem = tuple(share([r.correct for r in samples]) for samples in problems)
     domains = [d for d in DOMAINS if any(r.domain == d for r in records)]
     runs = [r for r in records if r.outcome != "fault"]
+    by_dataset: dict[str, list[list[RolloutEvent]]] = {}
+    for samples in problems:
+        by_dataset.setdefault(samples[0].dataset, []).append(samples)
     return Summary(
         overall=estimate(by_problem),
         score=mean_score(problems),
@@ -70,7 +75,7 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
             d: estimate([s for s, p in zip(by_problem, problems, strict=True) if p[0].domain == d]) for d in domains
         },
         valid_rate=accuracy([r.outcome == "finished" for r in runs]),
-        official={name: _official(name, problems) for name in dict.fromkeys(r.dataset for r in records)},
+        official={name: official(name, own) for name, own in by_dataset.items()},
         by_problem=by_problem,
         between=_between(problems) if any(r.abstained for r in records) else None,
         abstained=sum(r.abstained for r in records),
@@ -87,17 +92,24 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
     )
 
 
+def by_benchmark(records: Sequence[RolloutEvent], problems: Sequence[Problem], source: str) -> dict[str, Summary]:
+    """A summary for each benchmark; problems without a dataset are named after their file, ``source``."""
+    unnamed = "custom" if source in DATASETS else source
+    rows: dict[tuple[str, str], list[RolloutEvent]] = {}
+    for record in records:
+        dataset = unnamed if record.dataset in ("", "custom") else record.dataset
+        named = msgspec.structs.replace(record, dataset=dataset)
+        rows.setdefault((problems[record.index].benchmark or dataset, dataset), []).append(named)
+    found: dict[str, Summary] = {}
+    for (benchmark, dataset), own in rows.items():
+        name, summary = f"{benchmark}_{dataset}" if benchmark in found else benchmark, summarise(own)
+        found[name] = replace(summary, official={name: summary.official[dataset]})
+    return found
+
+
 def _outline(summary: Summary) -> dict[str, Any]:
     shares = as_json({"overall": summary.overall, "valid_rate": summary.valid_rate})
     return {**shares, "executor_tokens": summary.tokens}
-
-
-def _official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> Mapping[str, Estimate]:
-    own = [samples for samples in problems if samples[0].dataset == dataset]
-    metric = metric_of(dataset, {samples[0].domain for samples in own})
-    by_function = any(r.tier == "function" for samples in own for r in samples)
-    worths = [[r.worth for r in samples] for samples in own] if by_function else ()
-    return official(metric, [[r.scores for r in p] for p in own], [[r.correct for r in p] for p in own], worths)
 
 
 def _between(problems: Sequence[Sequence[RolloutEvent]]) -> tuple[float, float]:

@@ -50,14 +50,11 @@ async def self_consistency(
 
     ``parts`` run at ``TEMPERATURE``; ``tokens`` are the executor tokens to reach, ``log`` opens the ledger of a number.
     """
-
-    def draft(question: Question) -> str:
-        return workflow(SHAPES[DRAFTS[question.domain]], question.domain)
-
+    author = Given(lambda question: workflow(SHAPES[DRAFTS[question.domain]], question.domain))
     drafts = FEWEST
     while True:
         with log(drafts) as known:
-            records = await evaluate(problems, Given(draft), parts, samples=drafts, log=known)
+            records = await evaluate(problems, author, parts, samples=drafts, log=known)
         spent = mean([float(r.executor_tokens) for r in records if r.outcome != "fault"])
         if not spent * drafts < tokens or drafts == MOST:
             break

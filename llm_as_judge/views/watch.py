@@ -74,9 +74,8 @@ def look_at_log(reader: LogReader) -> Look:
     """Reads what is new in the log, and sums it up; figures are means over the last ``RECENT`` steps."""
     for _ in reader.new():
         pass
-    steps, training = reader.steps, reader.run.settings.get("training")
+    steps, total = reader.steps, int(reader.run.setting("training", "max_steps") or 0)
     recent, last = steps[-RECENT:], steps[-1].step if steps else 0
-    total = int(training.get("max_steps") or 0) if isinstance(training, Mapping) else 0
     phases = dict.fromkeys(phase for step in recent for phase in step.seconds)  # not all steps have all of them
     seconds = {phase: mean_known([step.seconds.get(phase, 0.0) for step in recent]) for phase in phases}
     gaps = [b.time - a.time for a, b in itertools.pairwise(recent)]

@@ -15,6 +15,10 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
 
 
+def size(sides: Sides) -> int:
+    return len(sides.train) + len(sides.val) + len(sides.test)
+
+
 def entry(question: str, context: str = "", answer: str = "a", seed: int = 0, id_: str = "i") -> Entry:
     return entry_of(Problem(Question(id_, question, "qa", context=context), Reference((answer,))), seed, b"")
 
@@ -44,7 +48,7 @@ def test_no_question_is_on_two_sides_and_sizes_are_exact_in_any_order_of_the_inp
     n = len(spec)  # and once more with every question once
     sides = split(entries_of([(i, 0, 0) for i in range(n)]), train_test, val)
     assert abs(len(sides.test) - Fraction(n * train_test[1], sum(train_test))) <= Fraction(1, 2)
-    assert len(sides.val) == round((n - len(sides.test)) * val) and sides.size == n
+    assert len(sides.val) == round((n - len(sides.test)) * val) and size(sides) == n
 
 
 def test_another_seed_gives_another_split_and_near_copies_are_one_question() -> None:
@@ -73,7 +77,7 @@ def test_no_question_crosses_datasets(
     assert not train & test and not held & test and not train & held
     for name, s in sides.items():
         assert s.test == before[name].test
-        assert before[name].size == s.size + s.dropped["in_a_test_set"] + s.dropped["in_a_validation_set"]
+        assert size(before[name]) == size(s) + s.dropped["in_a_test_set"] + s.dropped["in_a_validation_set"]
     assert all(found["question"] == 0 for found in contamination(sides).values())
 
 

@@ -61,9 +61,11 @@ async def test_every_plan_runs_on_every_problem() -> None:
     def answer(source: str, question: Question) -> str:
         return f"answer {question.id}" if source == workflow(SHAPES["answer_vote"], question.domain) else "?"
 
-    bench, seen = Bench(answer), list[int]()
-    made = await measure(PROBLEMS, bench.parts(), seen.append)
-    assert seen == list(range(1, len(SHAPES) + 1)) and list(made.evaluations) == list(SHAPES)
+    bench, seen = Bench(answer), list[tuple[int, int]]()
+    made = await measure(PROBLEMS, bench.parts(), lambda *done: seen.append(done))
+    assert seen == [(done, len(SHAPES)) for done in range(1, len(SHAPES) + 1)] and list(made.evaluations) == list(
+        SHAPES
+    )
     assert sorted(bench.runs) == sorted(
         (workflow(plan, p.question.domain), p.question.id) for plan in SHAPES.values() for p in PROBLEMS
     )

@@ -121,10 +121,10 @@ async def test_prompts_beyond_the_limit_are_named_and_count_as_wrong(caplog: pyt
 async def test_a_policy_writes_one_workflow_for_each_problem() -> None:
     problems, engine, bench, seen = [problem(f"1 {i}", "math") for i in range(70)], Engine(), Bench(named), []
     writer = author(engine, generation={"eval_temperature": 0.7}, training={"response_max_length": 40, "seed": 5})
-    records = await evaluate(problems, writer, bench.parts(), seen.append)
+    records = await evaluate(problems, writer, bench.parts(), lambda *done: seen.append(done))
     assert [r.problem for r in records] == [p.question.id for p in problems]
     assert sorted(bench.runs) == sorted((f"answer {i}", f"1 {i}") for i in range(70))
-    assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == list(range(1, 71))
+    assert [c["prompts"] for c in engine.calls] == [64, 6] and seen == [(done, 70) for done in range(1, 71)]
     assert all((c["sampling"], c["max_new_tokens"]) == (Sampling(0.7), 40) for c in engine.calls)
     assert len({c["seed"] for c in engine.calls}) == 2, "two calls must not draw the same numbers"
 

@@ -6,11 +6,10 @@ public, all of them are hidden; MBPP+ has a larger hidden suite in ``test``. ``t
 solution, because the setup of tasks 367 and 927 uses classes that the solution defines.
 """
 
-import ast
 import builtins
 import re
 
-from llm_as_judge.data.code_tests import check_tests, syntax_tree
+from llm_as_judge.data.code_tests import called_names, check_tests, syntax_tree
 from llm_as_judge.data.dataset import Dataset, Source, Split
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
@@ -36,8 +35,7 @@ def parse(record: Record) -> Problem:
 
 def called_function(test: str, code: str = "") -> str:
     """The function that ``test`` calls: one defined in ``code``, else the first that is not a builtin."""
-    tree = syntax_tree("test_list", test)
-    called = [n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
+    called = called_names(syntax_tree("test_list", test))
     defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
     named = [name for name in called if name in defined] or [n for n in called if not hasattr(builtins, n)]
     if not named:
