@@ -21,7 +21,7 @@ from llm_as_judge.errors import ConfigError, InfrastructureError, SandboxFault
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
-from llm_as_judge.sandbox.code_verdict import JudgesCode
+from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
@@ -47,7 +47,7 @@ class Judge:
         self,
         config: JudgeConfig,
         llm: ChatModel | None = None,
-        sandbox: JudgesCode | None = None,
+        sandbox: Sandbox | None = None,
         second: ChatModel | None = None,
     ) -> None:
         if config.asks_model and llm is None:

@@ -42,7 +42,9 @@ class CheckedLayout:
 
     def __call__(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
         """The layout of a batch. Raises ``ConfigError`` if the model, or a forced layout, is not exact."""
-        layout = self._choice(completions)
+        layout: Layout = "tree" if self._shared_prefix else "padded"
+        if self._shared_prefix is None and not self._policy.why_no_tree(max(map(_length, completions))):
+            layout = cheaper_layout(completions)
         if layout not in self._checked:
             try:
                 check_layout(self._policy, completions, sampling, layout, self._budget)
@@ -54,12 +56,6 @@ class CheckedLayout:
                 return self(completions, sampling)
             self._checked.add(layout)
         return layout
-
-    def _choice(self, completions: Sequence[Completion]) -> Layout:
-        if self._shared_prefix is not None:
-            return "tree" if self._shared_prefix else "padded"
-        longest = max(map(_length, completions))
-        return "padded" if self._policy.why_no_tree(longest) else cheaper_layout(completions)
 
 
 def plain_logprobs(base: Any, completion: Completion, temperature: float = 1.0) -> Tensor:

@@ -96,7 +96,10 @@ class Trainer:
 
         def finish() -> StepReport:
             with timer.phase("update"):
-                update = self.updater.update(_to_train_on(credited, config.rollout_batch_size), sampling, version)
+                # Replaced groups do not count in the loss: those with contrast are preferred, in their order.
+                preferred = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))
+                chosen = sorted(preferred[: config.rollout_batch_size])
+                update = self.updater.update([credited[i] for i in chosen], sampling, version)
             self.step += 1
             if parts.buffer is not None:
                 parts.buffer.update(groups, self.step)
@@ -173,9 +176,3 @@ class Trainer:
             pending=self.pipeline.state(),
             counters={"updates": self.updater.optimizer.steps, **self.stops.state_dict()},
         )
-
-
-def _to_train_on(credited: Sequence[CreditedGroup], size: int) -> list[CreditedGroup]:
-    """``size`` groups in their order, preferring those with contrast; replaced groups do not count in the loss."""
-    preferred = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))[:size]
-    return [credited[i] for i in sorted(preferred)]

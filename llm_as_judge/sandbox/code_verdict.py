@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
@@ -104,9 +104,3 @@ async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, 
         outcome, error = "raised", "the run ended before its tests did"
     passed = outcome == "finished"
     return CodeVerdict(passed, outcome, "nonce", True, error, obstacle, found.seconds, found.cpu_seconds)
-
-
-class JudgesCode(Protocol):
-    """Part of ``Sandbox`` used here."""
-
-    async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict: ...

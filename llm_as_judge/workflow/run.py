@@ -28,7 +28,7 @@ from llm_as_judge.errors import (
     SandboxFault,
     WorkflowError,
 )
-from llm_as_judge.files import cut
+from llm_as_judge.files import cut, picked
 from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
 from llm_as_judge.operators import catalog, published
 from llm_as_judge.operators.base import Toolbox, no_enhancement
@@ -106,7 +106,11 @@ class WorkflowRunner:
         """The outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
         facts = self._read(source, question.entry_point, self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
-        return Execution("invalid", None, error="; ".join(fatal), **_said(facts)) if fatal else None
+        return (
+            Execution("invalid", None, error="; ".join(fatal), **picked(facts, "findings shape digest"))
+            if fatal
+            else None
+        )
 
     async def feedback(self, execution: Execution, question: Question) -> str:
         """What the policy is told about an attempt (``workflow.feedback``); empty if there is nothing to repair."""
@@ -141,7 +145,7 @@ class WorkflowRunner:
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)
-        return replace(result, calls=finished, crashes=crashes, **_said(facts))
+        return replace(result, calls=finished, crashes=crashes, **picked(facts, "findings shape digest"))
 
 
 class _Calls:
@@ -287,10 +291,6 @@ class Budget:
         finally:
             self.tokens += reservation.tokens - tokens
             self.cost += reservation.cost - cost
-
-
-def _said(facts: Facts) -> dict[str, Any]:
-    return {"findings": facts.findings, "shape": facts.shape, "digest": facts.digest}
 
 
 @contextmanager
