@@ -33,9 +33,7 @@ from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 
-def test_a_full_disk_or_a_folder_in_the_way_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_or_a_folder_in_the_way_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.json"
     write_whole(path, "old")
     path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # the temporary file
@@ -171,9 +169,7 @@ def test_a_finished_step_has_its_rollouts_and_prompts(tmp_path: Path) -> None:
     assert len(step.rollouts) == 1 and step.prompts["p"].user == "asked"
 
 
-def test_a_full_disk_names_the_file_and_the_next_event_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_names_the_file_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write_some = tmp_path / "run.jsonl", os.write
 
     def half(file: int, data: bytes) -> int:

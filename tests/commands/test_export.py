@@ -148,9 +148,7 @@ def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, poli
     assert not Path("out").exists()
 
 
-def test_a_full_disk_and_a_folder_that_is_not_empty_are_refused_with_a_cure_of_this_command(
-    config: Config, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_or_folder_has_a_cure(config: Config, cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     trained(config)
 
     def full(*_: object) -> None:

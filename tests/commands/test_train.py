@@ -41,9 +41,7 @@ from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 
-def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(
-    finished_run: FinishedRun,
-) -> None:
+def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(finished_run: FinishedRun) -> None:
     for words in (
         "untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2",
         "step 2  validation: right", "Trained minus untrained policy:", "Models asked",
@@ -76,9 +74,7 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
     assert [event["step"] for event in read_events(run.log) if event["kind"] == "step"] == [1, 2, 3]
 
 
-def test_resume_refuses_changed_settings_and_lists_them(
-    finished_run: FinishedRun, tmp_path: Path, cli: CommandLine
-) -> None:
+def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tmp_path: Path, cli: CommandLine) -> None:
     changes = ["training.seed=7", "learning_rate=0.5", "token_budget=77", "max_steps=3", "executor.timeout_s=9"]
     error = cli.refused("train", *finished_run.copy(tmp_path).options, *as_options(changes), "--resume")
     for part in ("training.seed was 0, is 7", "training.learning_rate was", "reward.token_budget was", "--fresh"):
@@ -86,9 +82,7 @@ def test_resume_refuses_changed_settings_and_lists_them(
     assert "max_steps" not in error and "timeout_s" not in error
 
 
-def test_a_checkpoint_of_an_earlier_version_is_refused_if_a_former_setting_decided(
-    finished_run: FinishedRun, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_refused_if_a_former_setting_decided(finished_run: FinishedRun, tmp_path: Path) -> None:
     run = finished_run.copy(tmp_path)
     config, manifest = run.checkpoint / "config.yaml", run.checkpoint / checkpoint.MANIFEST
     now, about = config.read_text("utf-8"), json.loads(manifest.read_text("utf-8"))
@@ -315,9 +309,7 @@ def test_training_stops_whole_and_continues_with_space(
     assert {entry["step"] for entry in kept} == {event["step"] for event in log if event.get("correct")}
 
 
-def test_one_model_in_both_roles_gives_the_same_run_when_it_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_model_in_both_roles_resumes_to_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy's base weights answer the operators, with the adapter off, in one process without a server."""
 
     def run(name: str, *steps: int) -> tuple[bytes, list[tuple[object, ...]]]:

@@ -126,9 +126,7 @@ def test_the_command_without_a_network_ends_with_help(
     assert "humaneval: not fetched" in shown and "by hand" in shown
 
 
-def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_real_library_reads_a_hub_and_it_is_processed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("datasets.load", reason="the datasets library is an extra: pip install 'llm-as-judge[data]'")
     hub = tmp_path / "hub"
     for split in ("train", "test"):

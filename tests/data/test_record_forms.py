@@ -128,9 +128,7 @@ def test_options_that_a_question_needs_are_shown_with_it(tmp_path: Path) -> None
         read_problems(written(tmp_path / "b.jsonl", unclear))
 
 
-def test_copies_are_left_out_and_a_limit_spreads_over_a_sorted_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_copies_are_left_out_and_a_limit_spreads_over_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kinds = [kind for kind in ("sum", "root", "area", "odds") for _ in range(50)]
     records = [
         {"problem": f"{kind} {i}?", "answer": str(i), "type": "math", "id": n}

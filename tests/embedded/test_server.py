@@ -245,9 +245,7 @@ def test_a_run_has_a_server_of_its_own_that_ends_with_it(tmp_path: Path, killed:
     assert ends(address), "the server outlived its run"
 
 
-def test_roles_without_an_address_share_the_runs_server_and_others_are_asked_at_theirs(
-    tmp_path: Path, address: str
-) -> None:
+def test_roles_without_an_address_share_the_runs_server_and_others_have_theirs(tmp_path: Path, address: str) -> None:
     settings = [f"log_dir={tmp_path}", "judge.mode=llm"]
 
     async def run() -> None:

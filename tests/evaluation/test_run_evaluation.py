@@ -136,9 +136,7 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     ]  # fmt: skip
 
 
-async def test_policies_load_and_write_in_one_thread_beside_the_event_loop(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_policies_load_and_write_in_a_thread_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = list[threading.Thread]()
 
     def noting(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,9 +154,7 @@ async def test_policies_load_and_write_in_one_thread_beside_the_event_loop(
     assert threads[0] is not threading.main_thread()
 
 
-async def test_an_interrupted_evaluation_resumes_and_again_costs_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupted_evaluation_resumes_at_no_cost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     path, world.stop_after = data(monkeypatch, MIXED), 4
     said = Said()
     with pytest.raises(asyncio.CancelledError):
@@ -220,9 +216,7 @@ def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path
     assert row["metrics"]["outcomes"] == {"invalid": 1} and "W210" in str(row["metrics"]["invalid"])
 
 
-def test_an_interruption_names_the_command_to_continue(
-    world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
+def test_an_interruption_says_how_to_continue(world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:
     run = World.run
 
     async def interrupted(self: World, source: str, question: Question, seed: int | None = None) -> Execution:

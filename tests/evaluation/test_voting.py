@@ -69,9 +69,7 @@ async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_
 
 
 @pytest.mark.parametrize("passing, correct", [(1, True), (2, False), (9, False)])
-async def test_code_is_the_first_draft_that_passes_the_public_tests(
-    tmp_path: Path, passing: int, correct: bool
-) -> None:
+async def test_code_is_the_first_draft_that_passes_public_tests(tmp_path: Path, passing: int, correct: bool) -> None:
     drafts = [f"def f(): return {n}" for n in range(3)]
     bench, parts = voters("|".join(drafts))
 

@@ -62,9 +62,7 @@ async def test_the_score_equals_that_of_training(executor: Knowing, config: Load
         assert scored.execution.answer == own.execution.answer and scored.execution.tokens == own.execution.tokens
 
 
-def test_any_thread_and_loop_may_score_and_services_open_once(
-    executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_thread_may_score_in_one_service(executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     monkeypatch.setattr("llm_as_judge.integrations.score.open_services", lambda c: opened.append(c) or open_services(c))
     settings = config()

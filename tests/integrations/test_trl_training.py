@@ -87,9 +87,7 @@ def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, c
 
 
 @pytest.mark.slow
-def test_the_pages_snippet_runs_as_it_is_written(
-    executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_pages_snippet_runs_as_written(executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture) -> None:
     page = (Path(__file__).parents[2] / "docs/integrations.md").read_text(encoding="utf-8")
     (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "GRPOTrainer(" in code]
     settings = config("max_steps=1", "rollout_batch_size=2", "num_return_sequences_in_group=4")

@@ -36,9 +36,7 @@ def files(config: Config, folder: Path, executor: Knowing) -> list[dict[str, obj
     return rows
 
 
-def test_scores_are_those_of_the_core_and_columns_are_the_same(
-    executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
-) -> None:
+def test_scores_are_the_cores(executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path) -> None:
     rows = files(config(), tmp_path / "files", executor)
     assert rows[0]["prompt"][-1]["role"] == "user" and rows[0]["reward_model"]["ground_truth"] == ""  # type: ignore[index]
     arguments = {"config": EMBEDDED, "overrides": overrides}

@@ -73,9 +73,7 @@ def test_the_wrong_line_is_named(tmp_path: Path) -> None:
             read_pairs(path)
 
 
-def test_a_judge_that_decides_nothing_is_an_error_with_its_reason(
-    pairs_file: Path, here: Path, cli: CommandLine
-) -> None:
+def test_a_judge_that_decides_nothing_is_an_error_with_a_reason(pairs_file: Path, here: Path, cli: CommandLine) -> None:
     pairs_file.write_text(json.dumps(LINES[-1]), encoding="utf-8")
     command = ["judge", "calibrate", pairs_file, "--mode", "llm", "--no-attacks", "--set", "judge.provider=openai"]
     with serving(Misbehaving) as server:

@@ -160,9 +160,7 @@ async def groups(judge: OwnJudge, *texts: list[str], **parts: Any) -> list[Group
     return await collect([problem(text=f"{i}?") for i in range(len(texts))], completions, parts)
 
 
-async def test_training_asks_once_a_group_and_waits_for_failures(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_training_asks_once_a_group_and_waits(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = await groups(own("length", together=True), ["12345678", "raise", "12"], ["1234"])
     assert sorted(module.calls) == [
         [("0?", "12345678", "12345678", None), ("0?", "12", "12", None)], [("1?", "1234", "1234", None)],
@@ -301,9 +299,7 @@ def test_scorer_trl_and_verl_give_its_reward(own_data: tuple[Knowing, list[str]]
     assert total == rollout.reward.total
 
 
-def test_a_function_that_fails_for_one_in_ten_is_counted(
-    module: ModuleType, here: Path, address: str, cli: CommandLine
-) -> None:
+def test_failures_of_a_function_are_counted(module: ModuleType, here: Path, address: str, cli: CommandLine) -> None:
     changes = {"judge.function": "own_verdicts.py:flaky", "eval_problems": 6, "eval_every": 0}
     settings = run_settings(here, address, **changes)
     out = cli("train", *as_options([*settings, "evaluation.baselines=none", "domain_ratios={math: 1, code: 0, qa: 0}"]))

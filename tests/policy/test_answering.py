@@ -63,9 +63,7 @@ def answered(engine: Answerer, wanted: list[Request]) -> dict[int, tuple[list[in
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("smallest", [0, packed.SMALL_MODEL])  # with and without packed weights
-def test_neighbours_and_arrival_change_no_bit_of_a_request(
-    dtype: str, smallest: int, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_change_no_bit(dtype: str, smallest: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "SMALL_MODEL", smallest)
     policy = tiny_policy(perturb=0.1, hidden=64, dtype=dtype, device=device)
     assert policy.packed.wanted is (smallest == 0 and device == "cpu")
@@ -182,9 +180,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
     yield state
 
 
-async def test_time_limits_count_decoding_and_never_waiting_for_an_update(
-    clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_limits_count_decoding_alone(clock: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     plain, rounds = Answerer.round, list[float]()
 
     def followed_by_an_update(self: Answerer, *arguments: Any) -> None:
@@ -201,9 +197,7 @@ async def test_time_limits_count_decoding_and_never_waiting_for_an_update(
             await client.chat("5 6 7 8")
 
 
-async def test_a_failure_of_the_device_fails_its_requests_and_the_next_ones_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_failure_of_the_device_fails_its_requests_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(tiny_policy()) as client:
         await client.chat("5 6")
         step, broken = Answerer._step, [RuntimeError("CUDA error"), RuntimeError("out of memory")]

@@ -100,9 +100,7 @@ def test_stops_at_the_end_token_and_keeps_it() -> None:
         assert len(completion.logprobs) == len(completion.token_ids)
 
 
-def test_completions_are_reported_when_they_end_with_prompt_and_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_completions_are_reported_when_they_end_with_prompt_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[int, int, Completion]] = []
     policy = tiny_policy()
     monkeypatch.setattr(local, "MAX_SEQUENCES", 8)  # in two chunks

@@ -97,9 +97,7 @@ def rewarded(
     return Reward(float(bool(verdict.correct)))
 
 
-def test_an_own_operator_that_mostly_fails_stops_the_run_with_its_traceback(
-    wait: Wait, box: Sandbox, here: Path
-) -> None:
+def test_an_own_operator_that_mostly_fails_stops_the_run_and_says_why(wait: Wait, box: Sandbox, here: Path) -> None:
     Path("own.py").write_text(OWN, encoding="utf-8")
     runner = WorkflowRunner(Script(), box, WorkflowConfig(operators=("own.py:Lookup",)), EndpointConfig())
     runner._read = lambda *given: Facts(())  # type: ignore[assignment]
