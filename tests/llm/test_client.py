@@ -16,7 +16,7 @@ from llm_as_judge.errors import ConfigError, PromptRefused, PromptTooLong, Provi
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.llm.places import Places
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
@@ -29,38 +29,25 @@ def completion(content: Any = "4", usage: Any = None, **message: Any) -> dict[st
 
 
 @asynccontextmanager
-async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]:
-    """A client of a server that answers every request with ``handler``."""
-    app = web.Application()
-
-    async def route(request: web.Request) -> web.StreamResponse:
-        return await handler(request)
-
-    app.router.add_route("*", "/v1/{path:.*}", route)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    options = {"model": "nano", "api_key": "thesecret", "timeout_s": 5.0, "max_retries": 2, **settings}
-    try:
-        async with LLMClient(EndpointConfig(base_url=f"http://{host}:{port}", **options)) as client:
-            yield client
-    finally:
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def proxying(handler: Handler) -> AsyncIterator[int]:
-    """The port of an HTTP proxy that answers every request itself."""
-    server = web.Server(handler)
-    runner = web.ServerRunner(server)
+async def listening(handler: Handler) -> AsyncIterator[int]:
+    """The port of a server, or an HTTP proxy, that answers every request with ``handler``."""
+    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]:
+    """A client of a server."""
+    options = {"model": "nano", "api_key": "thesecret", "timeout_s": 5.0, "max_retries": 2, **settings}
+    async with listening(handler) as port:
+        config = EndpointConfig(base_url=f"http://127.0.0.1:{port}", **options)
+        async with LLMClient(config) as client:
+            yield client
 
 
 class Script:
@@ -325,7 +312,7 @@ async def test_a_proxy_of_the_environment_is_used_and_its_password_never_said(mo
         assert "p#w" not in str(caught.value)
     proxied, refused = Script(completion("by proxy")), Script(web.Response(status=407))
     for script in (proxied, refused):
-        async with proxying(script) as port:
+        async with listening(script) as port:
             monkeypatch.setenv("ALL_PROXY", f"user:hunter2@127.0.0.1:{port}")
             if script is proxied:
                 assert await ask() == "by proxy"
