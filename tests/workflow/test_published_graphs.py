@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from helpers.workflows import linted, workflow
-from running import CODE, QUESTION, SQUARE, Run, Script
+from helpers.workflows import CODE, QUESTION, SQUARE, linted, workflow
+from running import Run, Script
 
 from llm_as_judge.operators import published
 from llm_as_judge.operators.catalog import OPERATORS

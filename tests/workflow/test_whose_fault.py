@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from helpers.workflows import workflow
-from running import CODE, QUESTION, Run, Script, Wait
+from helpers.workflows import CODE, QUESTION, workflow
+from running import Run, Script, Wait
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
