@@ -90,8 +90,5 @@ def test_the_command_prints_its_line_last(pairs_file: Path, here: Path, cli: Com
     assert line == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
     shown = json.loads(cli(*command, "--json").splitlines()[-1])
     assert (shown["pairs"], shown["false_rejects"], round(shown["kappa"], 4)) == (6, 1, 0.5714)
-    assert (
-        json.loads((here / "results/judge/pairs_rules.json").read_text()) == shown
-        and shown["line"] == line
-        and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
-    )
+    assert json.loads((here / "results/judge/pairs_rules.json").read_text()) == shown
+    assert shown["line"] == line and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
