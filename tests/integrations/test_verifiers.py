@@ -79,8 +79,7 @@ async def served(policy: Writing, overrides: list[str], **taskset: object) -> As
 async def test_scores_are_the_cores(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
     settings = config()
     rows, own = training_rows(settings, 2), Scorer(settings)
-    for row in rows:
-        executor.tell(problem_of(row))
+    executor.tell(*map(problem_of, rows))
     async with served(policy, overrides, count=2) as (tasks, run):
         traces = await asyncio.gather(*(run(tasks[1]) for _ in TEXTS))
     assert sorted(trace.last_reply for trace in traces) == sorted(text.strip() for text in TEXTS)
@@ -153,8 +152,7 @@ def test_the_evaluation_command(
     policy: Writing, executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
 ) -> None:
     rows = heldout_rows(config(), 3)
-    for row in rows:
-        executor.tell(problem_of(row))
+    executor.tell(*map(problem_of, rows))
     policy.texts = TEXTS[:1]
     evaluate(
         [
