@@ -47,6 +47,8 @@ def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(
         "step 2  validation: right", "Trained minus untrained policy:", "Models asked",
     ):  # fmt: skip
         assert words in finished_run.printed
+    before, short, _ = finished_run.printed.partition("--set baselines=none")
+    assert short and "held-out problems are solved before and after training" in " ".join(before.split())
     saved = json.loads((finished_run.folder / "results/training/nano/grpo_mixed.json").read_text())
     assert set(saved) >= {"before", "after", "baselines", "seconds", "judge", "workflows"} and saved["steps"] == 2
     assert set(saved["after"]) >= {"overall", "math", "qa", "code", "valid_rate"}
@@ -182,16 +184,21 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, address: s
     assert report.valid_rate == 0, "random weights write no workflow, and nothing replaces it"
 
 
+def left_by(folder: Path) -> tuple[bytes, list[tuple[object, ...]]]:
+    """The adapter of a run's second step, and its rollouts."""
+    fields = ("step", "problem", "text", "answer", "executor_tokens", "reward", "advantage")
+    events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
+    rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
+    return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_with_an_executor_that_samples(tmp_path: Path, address: str) -> None:
     def run(name: str, seed: int) -> tuple[bytes, list[tuple[object, ...]]]:
         folder = tmp_path / name
         chosen = run_settings(folder, address, seed=seed, eval_every=0, rollout_batch_size=4)
         asyncio.run(GRPOTrainer(EMBEDDED, [*chosen, "executor.temperature=0.3"]).train())
-        fields = ("step", "problem", "text", "answer", "executor_tokens", "reward", "advantage")
-        events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
-        rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
-        return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+        return left_by(folder)
 
     first, again, other = run("first", 0), run("again", 0), run("other", 1)
     assert first[1] == again[1] and len(first[1]) == 24
@@ -312,25 +319,16 @@ def test_training_stops_whole_and_continues_with_space(
 def test_one_model_in_both_roles_resumes_to_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy's base weights answer the operators, with the adapter off, in one process without a server."""
 
+    local = {"executor.provider": "local", "executor.model": "policy", "executor.context": 1024, "judge.mode": "rules"}
+    local |= {"executor.max_tokens": 40, "rollout_batch_size": 2, "num_return_sequences_in_group": 2}
+
     def run(name: str, *steps: int) -> tuple[bytes, list[tuple[object, ...]]]:
         folder = tmp_path / name
-        local = {
-            "executor.provider": "local",
-            "executor.model": "policy",
-            "executor.context": 1024,
-            "executor.max_tokens": 40,
-            "judge.mode": "rules",
-            "rollout_batch_size": 2,
-            "num_return_sequences_in_group": 2,
-        }
         chosen = run_settings(folder, "http://127.0.0.1:9/v1", eval_every=0, **local, lookahead=0)
         for done in steps:
             config = load_config(EMBEDDED, [*chosen, f"max_steps={done}"])
             asyncio.run(run_steps(config, resume=done > steps[0]))
-        events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
-        fields = ("step", "problem", "text", "answer", "executor_tokens", "reward")
-        rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
-        return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+        return left_by(folder)
 
     async def run_steps(config: Config, resume: bool) -> None:
         async with open_training(config, resume=resume) as training:
@@ -338,4 +336,4 @@ def test_one_model_in_both_roles_resumes_to_the_same_run(tmp_path: Path, monkeyp
 
     whole, resumed = run("whole", 2), run("resumed", 1, 2)
     assert whole == resumed
-    assert len(whole[1]) == 8 and any(tokens for *_, tokens, _ in whole[1]), "workflows asked the executor"
+    assert len(whole[1]) == 8 and any(tokens for *_, tokens, _, _ in whole[1]), "workflows asked the executor"
