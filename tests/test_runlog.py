@@ -49,12 +49,12 @@ def test_a_full_disk_or_a_folder_in_the_way_leaves_the_file(tmp_path: Path, monk
     assert sorted(tmp_path.iterdir()) == [tmp_path / "folder.json", path]
 
 
+def full(file: int, data: bytes) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write = tmp_path / ".lock", os.write
-
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     for writes, told in ((full, "unknown"), (write, f"process {os.getpid()}")):
         monkeypatch.setattr(os, "write", writes)
         with locked(path), pytest.raises(ConfigError, match=f"in use.*{told}"), locked(path, "in use"):
@@ -175,9 +175,6 @@ def test_a_full_disk_names_the_file_and_the_next_line_is_whole(tmp_path: Path, m
     def half(file: int, data: bytes) -> int:
         monkeypatch.setattr(os, "write", full)
         return write_some(file, data[: len(data) // 2])
-
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
     with EventLog(path) as log:
         log.log(StepReport(step=1))
