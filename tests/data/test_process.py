@@ -85,7 +85,6 @@ def test_exactly_the_documented_files_are_written_and_the_mix_is_exact(made: tup
         assert facts == found
     for name in MIXED:
         assert len(lines(out / f"test/{name}_test.jsonl")) == info["datasets"][name]["test"]
-    out, info = made
     for side, size in (("train", 400), ("test", 80), ("val", 40)):
         mix = lines(out / f"mixed/{side}_mixed.jsonl")
         shares = {"math": size * 4 // 10, "qa": size * 3 // 10, "code": size * 3 // 10}
