@@ -17,12 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.cli import SINGLE_CALL, CommandLine
+from helpers.cli import SINGLE_CALL, CommandLine, Said
 from helpers.knowing import knowing
 from helpers.rollouts import Bench, problem
 
 from llm_as_judge.assembly.hosted import HostedModels
-from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
 from llm_as_judge.config.loading import load_config
@@ -33,18 +32,6 @@ from llm_as_judge.files import write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Verdict
-
-
-class Said(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.done: list[tuple[int, int]] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-    def advance(self, what: str, done: int, total: int) -> None:
-        self.done.append((done, total))
 
 
 @dataclass
@@ -94,7 +81,7 @@ def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
 
 
 def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
-    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path: list(problems))
+    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path, *fields: list(problems))
     Path(name).write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
     return Path(name)
 
