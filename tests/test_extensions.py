@@ -199,10 +199,6 @@ def test_each_extension_takes_at_most_two_files_and_works(here: Path) -> None:
     riddles = (f'{{"riddle": "What has {n} keys but opens no door?", "solution": "a piano"}}\n' for n in range(12))
     Path("riddles.jsonl").write_text("".join(riddles))
     uses = {name: USE + extension.use for name, extension in EXTENSIONS.items()}
-    done = program(
-        sys.executable,
-        "-c",
-        f"for name, use in {uses}.items(): exec(compile(use, name, 'exec'), {{}})",
-        PYTHONPATH=here,
-    )
+    all_uses = f"for name, use in {uses}.items(): exec(compile(use, name, 'exec'), {{}})"
+    done = program(sys.executable, "-c", all_uses, PYTHONPATH=here)
     assert done.returncode == 0, done.stderr

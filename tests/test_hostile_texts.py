@@ -25,6 +25,7 @@ import pytest
 from helpers.judging import asked
 from helpers.rollouts import record_of
 
+from llm_as_judge import types
 from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import LONGEST_PARSED
 from llm_as_judge.answers.metrics import Metric, scores
@@ -44,20 +45,6 @@ from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import KEPT, CodeResult, CodeVerdict
-from llm_as_judge.types import (
-    DOMAINS,
-    Completion,
-    Domain,
-    Exchange,
-    Execution,
-    OperatorCall,
-    Problem,
-    Question,
-    Reference,
-    Reward,
-    Rollout,
-    Verdict,
-)  # fmt: skip
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.structure import normalise_code
 
@@ -101,8 +88,8 @@ class Scripted:
     def __init__(self, text: str) -> None:
         self.text = text
 
-    async def chat(self, prompt: str, **request: Any) -> Exchange:
-        return Exchange(prompt, self.text, "stop", 1, 1, 0.0, 0.0)
+    async def chat(self, prompt: str, **request: Any) -> types.Exchange:
+        return types.Exchange(prompt, self.text, "stop", 1, 1, 0.0, 0.0)
 
     async def run_code(self, source: str, **options: Any) -> CodeResult:
         return CodeResult("raised", value=[False, self.text, self.text], stdout=self.text, error=self.text)
@@ -112,20 +99,20 @@ class Scripted:
 
 
 QUESTIONS = {
-    "math": Question("p", "How many km is it, in percent?", "math"),
-    "qa": Question("p", "Which one? (A) Paris (B) Rome", "qa", dataset="squad2"),
-    "code": Question("p", "def f(x):\n    ...", "code", entry_point="f", public_tests=("assert f(1) == 2",)),
+    "math": types.Question("p", "How many km is it, in percent?", "math"),
+    "qa": types.Question("p", "Which one? (A) Paris (B) Rome", "qa", dataset="squad2"),
+    "code": types.Question("p", "def f(x):\n    ...", "code", entry_point="f", public_tests=("assert f(1) == 2",)),
 }
 REFERENCES = {
-    "math": Reference(("12", r"\frac{1}{2}")),
-    "qa": Reference(("Paris", "B")),
-    "code": Reference(tests="assert f(1) == 2"),
+    "math": types.Reference(("12", r"\frac{1}{2}")),
+    "qa": types.Reference(("Paris", "B")),
+    "code": types.Reference(tests="assert f(1) == 2"),
 }
-PROBLEMS = {domain: Problem(QUESTIONS[domain], REFERENCES[domain]) for domain in DOMAINS}
-UNANSWERABLE = Problem(QUESTIONS["qa"], Reference(unanswerable=True))
+PROBLEMS = {domain: types.Problem(QUESTIONS[domain], REFERENCES[domain]) for domain in types.DOMAINS}
+UNANSWERABLE = types.Problem(QUESTIONS["qa"], types.Reference(unanswerable=True))
 
 
-def judge(problem: Problem, config: JudgeConfig = RULES_ONLY) -> Callable[[str], Coroutine[Any, Any, object]]:
+def judge(problem: types.Problem, config: JudgeConfig = RULES_ONLY) -> Callable[[str], Coroutine[Any, Any, object]]:
     return lambda text: Judge(config, None, Scripted(text)).verdict(problem, text)
 
 
@@ -156,14 +143,14 @@ def operate(name: str, *, reply: bool) -> Callable[[str], Coroutine[Any, Any, ob
     return run
 
 
-def rollout(text: str) -> Rollout:
+def rollout(text: str) -> types.Rollout:
     """A rollout whose texts are as long as they are kept."""
-    exchange = Exchange(cut(text, KEPT), cut(text, KEPT), "stop", 1, 1, 0.0, 0.0)
-    calls = [OperatorCall("Custom", {"input": text, text: [text]}, {"response": text}, (exchange,) * 3)] * 24
-    run = Execution("finished", cut(text, KEPT), tuple(calls), error=text[:2000])
-    verdict = Verdict(False, "llm", text[:200], exchanges=(exchange,))
-    completion = Completion(text, (), (), (), "stop")
-    return Rollout(PROBLEMS["math"], completion, extract_code(text), run, verdict, Reward(0.0))
+    exchange = types.Exchange(cut(text, KEPT), cut(text, KEPT), "stop", 1, 1, 0.0, 0.0)
+    calls = [types.OperatorCall("Custom", {"input": text, text: [text]}, {"response": text}, (exchange,) * 3)] * 24
+    run = types.Execution("finished", cut(text, KEPT), tuple(calls), error=text[:2000])
+    verdict = types.Verdict(False, "llm", text[:200], exchanges=(exchange,))
+    completion = types.Completion(text, (), (), (), "stop")
+    return types.Rollout(PROBLEMS["math"], completion, extract_code(text), run, verdict, types.Reward(0.0))
 
 
 def reward(text: str) -> None:
@@ -171,7 +158,7 @@ def reward(text: str) -> None:
 
 
 def compare_calls(text: str) -> None:
-    done, call = rollout("short"), OperatorCall("Custom", {"input": text}, {}, ())
+    done, call = rollout("short"), types.OperatorCall("Custom", {"input": text}, {}, ())
     run = replace(done.execution, calls=(call, call))
     assert RewardFunction(RewardConfig())(replace(done, execution=run)).terms["repetition"] == 5.0
 
@@ -196,7 +183,7 @@ def official_metric(name: Metric, text: str) -> object:
     return scores(name, text, QUESTIONS["qa"], REFERENCES["qa"])
 
 
-def vote(domain: Domain) -> Callable[[str], Coroutine[Any, Any, object]]:
+def vote(domain: types.Domain) -> Callable[[str], Coroutine[Any, Any, object]]:
     drafts = [record_of(0, 0, rollout("short"))] * 2
     return lambda text: _chosen(
         PROBLEMS[domain], [msgspec.structs.replace(draft, answer=text) for draft in drafts], Scripted(text).run_code
@@ -213,7 +200,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     **{f"verdict on {domain}": (KEPT, judge(problem)) for domain, problem in PROBLEMS.items()},
     "official verdict": (KEPT, judge(PROBLEMS["math"], OFFICIAL)),
     "unanswerable": (KEPT, judge(UNANSWERABLE)),
-    **{f"vote on {domain}": (KEPT, vote(domain)) for domain in DOMAINS},
+    **{f"vote on {domain}": (KEPT, vote(domain)) for domain in types.DOMAINS},
     **{f"metric {name}": (KEPT, partial(official_metric, name)) for name in get_args(Metric)},
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),

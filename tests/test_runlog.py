@@ -33,9 +33,7 @@ from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 
 
-def test_a_full_disk_or_a_folder_in_the_way_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_or_a_folder_in_the_way_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "results.json"
     write_whole(path, "old")
     path.with_name(f".results.json.{os.getpid()}").symlink_to("/dev/full")  # the temporary file
@@ -51,12 +49,12 @@ def test_a_full_disk_or_a_folder_in_the_way_leaves_the_old_file(
     assert sorted(tmp_path.iterdir()) == [tmp_path / "folder.json", path]
 
 
+def full(file: int, data: bytes) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_lock_works_on_a_full_disk_without_naming_its_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write = tmp_path / ".lock", os.write
-
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     for writes, told in ((full, "unknown"), (write, f"process {os.getpid()}")):
         monkeypatch.setattr(os, "write", writes)
         with locked(path), pytest.raises(ConfigError, match=f"in use.*{told}"), locked(path, "in use"):
@@ -171,17 +169,12 @@ def test_a_finished_step_has_its_rollouts_and_prompts(tmp_path: Path) -> None:
     assert len(step.rollouts) == 1 and step.prompts["p"].user == "asked"
 
 
-def test_a_full_disk_names_the_file_and_the_next_event_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_names_the_file_and_the_next_line_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, write_some = tmp_path / "run.jsonl", os.write
 
     def half(file: int, data: bytes) -> int:
         monkeypatch.setattr(os, "write", full)
         return write_some(file, data[: len(data) // 2])
-
-    def full(file: int, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
     with EventLog(path) as log:
         log.log(StepReport(step=1))

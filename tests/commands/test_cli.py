@@ -195,9 +195,7 @@ def failure(work: Callable[[], object]) -> RuntimeError:
     return caught.value
 
 
-def test_known_errors_are_one_line_without_secrets_and_bugs_have_a_traceback(
-    trainer: Trainer, cli: CommandLine
-) -> None:
+def test_known_errors_are_one_line_without_secrets_and_bugs_a_traceback(trainer: Trainer, cli: CommandLine) -> None:
     for error, line in (
         (ProviderError("http://me:word@x/v1 refused key sk-secret"), "error: http://...@x/v1 refused key ...\n"),
         (PermissionError(errno.EACCES, "", "/root/logs"), "error: /root/logs: permission denied; .*--set log_dir=DIR"),

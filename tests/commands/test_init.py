@@ -16,9 +16,7 @@ from llm_as_judge.rewards.custom import load_rewards
 EXAMPLE = ROOT / "examples/own_verdict"
 
 
-def test_init_writes_what_trains_at_once(
-    here: Path, cli: CommandLine, address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_init_writes_what_trains(here: Path, cli: CommandLine, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     out = cli("init", "my task")
     files = {file.name for file in EXAMPLE.iterdir() if file.is_file()}
     assert files == {"config.yaml", "problems.jsonl", "heldout.jsonl", "judge.py", "operators.py"}

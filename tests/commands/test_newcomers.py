@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
 from helpers.processes import ROOT, program
 
@@ -30,17 +28,6 @@ def test_a_command_whose_output_nobody_reads_is_silent(here: Path, finished_run:
         if (done.returncode, done.stderr) != (141, ""):
             wrong.append((words, done.returncode, done.stderr))
     assert not wrong
-
-
-def test_plan_gives_a_small_policys_size(here: Path, cli: CommandLine) -> None:
-    first = cli("plan").splitlines()[0]
-    assert first.startswith("A policy of 1.0 million parameters"), first
-    assert cli("plan", "--config", "config/training.yaml").startswith("A policy of 7.6")
-
-
-def test_training_says_how_to_make_a_short_run_shorter(finished_run: FinishedRun) -> None:
-    before, short, _ = finished_run.printed.partition("--set baselines=none")
-    assert short and "held-out problems are solved before and after training" in " ".join(before.split())
 
 
 # Doctor
@@ -100,11 +87,6 @@ def test_a_folder_is_ready_if_it_takes_files_and_none_is_left_behind(here: Path)
     assert not check.ok and "taken/x: not a directory; make room there" in check.detail
 
 
-def test_doctor_says_how_to_get_the_data(here: Path) -> None:
-    check = run_check("data", checks_of(load_config("config/training.yaml"))["data"])
-    assert not check.ok and "llm-as-judge data download" in check.detail
-
-
 # Cures
 
 
@@ -118,16 +100,6 @@ def test_a_full_or_protected_place_has_a_cure_that_the_command_has() -> None:
     full = str(file_problem(OSError(errno.ENOSPC, ""), "train"))
     assert full.startswith("standard output: ") and "output_dir" not in full, "no setting moves it"
     assert file_problem(OSError("of a library")) is None and file_problem(ValueError("x")) is None
-
-
-def test_data_that_is_not_there_and_a_missing_library_have_cures(
-    here: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "llm-as-judge data download" in cli.refused("data", "check")
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    shown = cli.refused("data", "download", "--datasets", "gsm8k")
-    assert "datasets library is not installed" in shown and "again later" not in shown
-    assert "put these files into" in shown
 
 
 def test_scripts_start_under_sh_and_name_what_is_missing(here: Path) -> None:

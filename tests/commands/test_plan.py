@@ -85,7 +85,9 @@ def test_the_command_prints_it_and_bad_input_is_refused(cli: CommandLine, tmp_pa
     printed = cli.json("plan", "--config", TRAINING, "--gpus", "4xH100-80", "--latency", "1")
     assert printed["machines"]["4xH100-80"]["fits"] == "yes" and printed["rollouts_a_step"] == 24
     assert "1 s each" in printed["assumed"]
+    assert cli("plan").startswith("A policy of 1.0 million parameters")
     shown = cli("plan", "--config", TRAINING)
+    assert shown.startswith("A policy of 7.6")
     assert "2xA100-80" in shown and "1xA100-80 fits: no; helps: executor.base_url" in shown
     assert "…" not in shown, "nothing is cut off"
     config = load_config(EMBEDDED)

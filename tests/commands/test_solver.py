@@ -56,9 +56,7 @@ async def test_waiting_problems_are_written_for_together(settings: list[str], mo
             await solver.solve(" ")
 
 
-async def test_services_are_closed_if_the_policy_fails(
-    settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failure_closes_services(settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = list[str]()
 
     @asynccontextmanager

@@ -41,14 +41,14 @@ from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 
-def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(
-    finished_run: FinishedRun,
-) -> None:
+def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(finished_run: FinishedRun) -> None:
     for words in (
         "untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2",
         "step 2  validation: right", "Trained minus untrained policy:", "Models asked",
     ):  # fmt: skip
         assert words in finished_run.printed
+    before, short, _ = finished_run.printed.partition("--set baselines=none")
+    assert short and "held-out problems are solved before and after training" in " ".join(before.split())
     saved = json.loads((finished_run.folder / "results/training/nano/grpo_mixed.json").read_text())
     assert set(saved) >= {"before", "after", "baselines", "seconds", "judge", "workflows"} and saved["steps"] == 2
     assert set(saved["after"]) >= {"overall", "math", "qa", "code", "valid_rate"}
@@ -76,9 +76,7 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
     assert [event["step"] for event in read_events(run.log) if event["kind"] == "step"] == [1, 2, 3]
 
 
-def test_resume_refuses_changed_settings_and_lists_them(
-    finished_run: FinishedRun, tmp_path: Path, cli: CommandLine
-) -> None:
+def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tmp_path: Path, cli: CommandLine) -> None:
     changes = ["training.seed=7", "learning_rate=0.5", "token_budget=77", "max_steps=3", "executor.timeout_s=9"]
     error = cli.refused("train", *finished_run.copy(tmp_path).options, *as_options(changes), "--resume")
     for part in ("training.seed was 0, is 7", "training.learning_rate was", "reward.token_budget was", "--fresh"):
@@ -86,9 +84,7 @@ def test_resume_refuses_changed_settings_and_lists_them(
     assert "max_steps" not in error and "timeout_s" not in error
 
 
-def test_a_checkpoint_of_an_earlier_version_is_refused_if_a_former_setting_decided(
-    finished_run: FinishedRun, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_refused_if_a_former_setting_decided(finished_run: FinishedRun, tmp_path: Path) -> None:
     run = finished_run.copy(tmp_path)
     config, manifest = run.checkpoint / "config.yaml", run.checkpoint / checkpoint.MANIFEST
     now, about = config.read_text("utf-8"), json.loads(manifest.read_text("utf-8"))
@@ -188,16 +184,21 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, address: s
     assert report.valid_rate == 0, "random weights write no workflow, and nothing replaces it"
 
 
+def left_by(folder: Path) -> tuple[bytes, list[tuple[object, ...]]]:
+    """The adapter of a run's second step, and its rollouts."""
+    fields = ("step", "problem", "text", "answer", "executor_tokens", "reward", "advantage")
+    events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
+    rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
+    return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+
+
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_with_an_executor_that_samples(tmp_path: Path, address: str) -> None:
     def run(name: str, seed: int) -> tuple[bytes, list[tuple[object, ...]]]:
         folder = tmp_path / name
         chosen = run_settings(folder, address, seed=seed, eval_every=0, rollout_batch_size=4)
         asyncio.run(GRPOTrainer(EMBEDDED, [*chosen, "executor.temperature=0.3"]).train())
-        fields = ("step", "problem", "text", "answer", "executor_tokens", "reward", "advantage")
-        events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
-        rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
-        return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+        return left_by(folder)
 
     first, again, other = run("first", 0), run("again", 0), run("other", 1)
     assert first[1] == again[1] and len(first[1]) == 24
@@ -315,30 +316,19 @@ def test_training_stops_whole_and_continues_with_space(
     assert {entry["step"] for entry in kept} == {event["step"] for event in log if event.get("correct")}
 
 
-def test_one_model_in_both_roles_gives_the_same_run_when_it_is_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_model_in_both_roles_resumes_to_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy's base weights answer the operators, with the adapter off, in one process without a server."""
+
+    local = {"executor.provider": "local", "executor.model": "policy", "executor.context": 1024, "judge.mode": "rules"}
+    local |= {"executor.max_tokens": 40, "rollout_batch_size": 2, "num_return_sequences_in_group": 2}
 
     def run(name: str, *steps: int) -> tuple[bytes, list[tuple[object, ...]]]:
         folder = tmp_path / name
-        local = {
-            "executor.provider": "local",
-            "executor.model": "policy",
-            "executor.context": 1024,
-            "executor.max_tokens": 40,
-            "judge.mode": "rules",
-            "rollout_batch_size": 2,
-            "num_return_sequences_in_group": 2,
-        }
         chosen = run_settings(folder, "http://127.0.0.1:9/v1", eval_every=0, **local, lookahead=0)
         for done in steps:
             config = load_config(EMBEDDED, [*chosen, f"max_steps={done}"])
             asyncio.run(run_steps(config, resume=done > steps[0]))
-        events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
-        fields = ("step", "problem", "text", "answer", "executor_tokens", "reward")
-        rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
-        return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+        return left_by(folder)
 
     async def run_steps(config: Config, resume: bool) -> None:
         async with open_training(config, resume=resume) as training:
@@ -346,4 +336,4 @@ def test_one_model_in_both_roles_gives_the_same_run_when_it_is_resumed(
 
     whole, resumed = run("whole", 2), run("resumed", 1, 2)
     assert whole == resumed
-    assert len(whole[1]) == 8 and any(tokens for *_, tokens, _ in whole[1]), "workflows asked the executor"
+    assert len(whole[1]) == 8 and any(tokens for *_, tokens, _, _ in whole[1]), "workflows asked the executor"

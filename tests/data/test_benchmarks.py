@@ -3,7 +3,6 @@
 Every reference answer is judged correct by the project's own judge.
 """
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -147,12 +146,9 @@ def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> N
 # The project's own judge
 
 
-def check(path: Path, dataset: Dataset) -> GoldReport:
-    async def run() -> GoldReport:
-        async with Sandbox(SandboxConfig(cpu_seconds=20, wall_seconds=120)) as sandbox:
-            return await check_golds([path], dataset, sandbox)
-
-    return asyncio.run(run())
+async def check(path: Path, dataset: Dataset) -> GoldReport:
+    async with Sandbox(SandboxConfig(cpu_seconds=20, wall_seconds=120)) as sandbox:
+        return await check_golds([path], dataset, sandbox)
 
 
 #: Problems whose solutions return objects of their own classes, so that their tests cannot be split from them.
@@ -160,7 +156,7 @@ WEAK = {"mbpp/mbpp.jsonl": {"mbpp/367", "mbpp/601", "mbpp/927"}}
 
 
 @pytest.mark.slow
-def test_every_published_gold_is_judged_correct_and_only_few_weakly(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_published_gold_is_judged_correct_and_only_few_weakly(monkeypatch: pytest.MonkeyPatch) -> None:
     judged, weak = Judge.verdict, set[str]()
 
     async def noted(self: Judge, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
@@ -171,32 +167,32 @@ def test_every_published_gold_is_judged_correct_and_only_few_weakly(monkeypatch:
     monkeypatch.setattr(Judge, "verdict", noted)
     for name, file, records, golds, _, _ in FILES:
         weak.clear()
-        report = check(benchmark(file), DATASETS[name])
+        report = await check(benchmark(file), DATASETS[name])
         assert weak == WEAK.get(file, set()), file
         assert report.records >= records and report.golds >= golds, file  # a whole benchmark has more than the samples
         assert not report.failures, file
 
 
-def test_every_invented_gold_is_judged_correct(samples: Path) -> None:
-    found = [(name, file, check(samples / file, DATASETS[name])) for name, file, *_ in FILES]
+async def test_every_invented_gold_is_judged_correct(samples: Path) -> None:
+    found = [(name, file, await check(samples / file, DATASETS[name])) for name, file, *_ in FILES]
     assert found == [(name, file, GoldReport(records, golds, ())) for name, file, _, _, records, golds in FILES]
 
 
-def test_an_empty_file_is_a_fault(tmp_path: Path) -> None:
+async def test_an_empty_file_is_a_fault(tmp_path: Path) -> None:
     for name, text in (("rows.csv", ""), ("lines.jsonl", ""), ("document.json", "[]")):
         (tmp_path / name).write_text(text)
-        (failure,) = check(tmp_path / name, DATASETS["gsm8k"]).failures
+        (failure,) = (await check(tmp_path / name, DATASETS["gsm8k"])).failures
         assert failure.reason == "no records" and failure.id.endswith(name)
 
 
-def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: Path) -> None:
+async def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: Path) -> None:
     good = {
         "task_id": 700, "text": "Add.", "code": "def add(a, b):\r\n    return a + b\r\n",
         "test_list": ["assert add(1, 2) == 3", "assert add(2, 2) == 4"],
     }  # fmt: skip
     records = [good, {**good, "task_id": 701, "code": "def add(a, b):\n    return a - b"}, {**good, "test_list": []}]
     path = write_lines(tmp_path / "mbpp.jsonl", records)
-    report = check(path, DATASETS["mbpp"])
+    report = await check(path, DATASETS["mbpp"])
     assert report.records == 3
     found = [(failure.id, failure.reason) for failure in report.failures]
     assert found[0] == (f"{path}:3", "field 'test_list' is empty")
@@ -205,7 +201,7 @@ def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_path: P
     assert any(reason.startswith("public test assert add(1, 2) == 3") for _, reason in found)
 
 
-def test_suites_that_import_numpy_are_run_and_others_that_cannot_are_named(tmp_path: Path) -> None:
+async def test_suites_that_import_numpy_are_run_and_others_that_cannot_are_named(tmp_path: Path) -> None:
     code = "def half(x):\n    return x / 2\n"
     suite = (
         "import numpy as np\n\ndef assertion(out, exp):\n"
@@ -214,12 +210,16 @@ def test_suites_that_import_numpy_are_run_and_others_that_cannot_are_named(tmp_p
     )
     mbpp = {"task_id": 701, "text": "Halve.", "code": code, "test_list": ["assert half(4) == 2"], "test": suite}
     he = {"task_id": "HumanEval/901", "prompt": "def half(x):\n    '''Halve x.'''\n", "entry_point": "half"}
-    he = {**he, "canonical_solution": "    return x / 2\n", "test": f"{suite.rpartition('for ')[0]}def check(f):\n"}
+    he = {
+        **he,
+        "canonical_solution": "    return x / 2\n",
+        "test": f"{suite.rpartition('for ')[0]}def check(f):\n",
+    }
     he["test"] += "    assertion(f(0.3), 0.15)\n"
     wrong = {**mbpp, "task_id": 702, "code": code.replace("2", "3")}
     lacks = {**mbpp, "task_id": 703, "test": suite.replace("import numpy as np", "import scipy.stats, numpy as np")}
-    report = check(write_lines(tmp_path / "plus.jsonl", [mbpp, wrong, lacks]), DATASETS["mbpp"])
+    report = await check(write_lines(tmp_path / "plus.jsonl", [mbpp, wrong, lacks]), DATASETS["mbpp"])
     found = {(failure.id.rpartition("/")[2], failure.reason.partition(" ")[0]) for failure in report.failures}
     assert found == {("702", "tests"), ("702", "public"), ("plus.jsonl:3", "mbpp/703:")}
     assert any("No module named 'scipy'" in failure.reason for failure in report.failures)
-    assert not check(write_lines(tmp_path / "he.jsonl", [he]), DATASETS["humaneval"]).failures
+    assert not (await check(write_lines(tmp_path / "he.jsonl", [he]), DATASETS["humaneval"])).failures

@@ -1,5 +1,6 @@
 """Settings of data sets, and downloads: mistakes are named, files are complete or none, nothing is fetched twice."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ from helpers.cli import CommandLine
 from helpers.samples import write_lines
 from pydantic import ValidationError
 
+from llm_as_judge.commands.doctor import checks_of, run_check
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
 from llm_as_judge.data.download import download, fetch_from_hub
@@ -117,18 +120,23 @@ def test_a_transfer_that_fails_leaves_no_file_and_says_what_to_do(tmp_path: Path
     assert "gsm8k, train" not in shown
 
 
-def test_the_command_without_a_network_ends_with_help(
-    tmp_path: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+def test_missing_data_a_missing_network_and_a_missing_library_have_cures(
+    here: Path, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
-    shown = cli.refused("data", "download", "--raw", tmp_path, "--datasets", "humaneval")
+    monkeypatch.setenv("HF_HOME", str(here / "hub"))
+    shown = cli.refused("data", "download", "--datasets", "humaneval")
     assert "humaneval: not fetched" in shown and "by hand" in shown
+    assert "llm-as-judge data download" in cli.refused("data", "check")
+    check = run_check("data", checks_of(load_config("config/training.yaml"))["data"])
+    assert not check.ok and "llm-as-judge data download" in check.detail
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    shown = cli.refused("data", "download", "--datasets", "gsm8k")
+    assert "datasets library is not installed" in shown and "again later" not in shown
+    assert "put these files into" in shown
 
 
-def test_the_real_library_reads_a_local_hub_folder_and_what_it_wrote_is_processed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_real_library_reads_a_hub_and_it_is_processed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("datasets.load", reason="the datasets library is an extra: pip install 'llm-as-judge[data]'")
     hub = tmp_path / "hub"
     for split in ("train", "test"):

@@ -1,13 +1,12 @@
 """Files in the form of a benchmark that are another one: names in results, answers, options, copies, hidden suites."""
 
-import asyncio
-import json
 import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.samples import write_lines
 
 from llm_as_judge.assembly.check import check_golds
 from llm_as_judge.config.schema import SandboxConfig
@@ -30,12 +29,6 @@ MBPP = {
 }  # fmt: skip
 
 
-def written(path: Path, *records: Any) -> Path:
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return path
-
-
 def test_each_benchmark_has_its_own_name_in_results(tmp_path: Path) -> None:
     suite = "for x, y in [(1, 2), (5, 10)]:\n    assert double(x) == y\n"
     numpy = {**HUMANEVAL, "test": f"import numpy\n{HUMANEVAL['test']}"}
@@ -52,37 +45,37 @@ def test_each_benchmark_has_its_own_name_in_results(tmp_path: Path) -> None:
         ("mine.jsonl", {**HUMANEVAL, "task_id": "HumanEval/900"}, "mine"),
         ("x.jsonl", MBPP, ""), ("x.jsonl", {**MBPP, "test": suite}, "mbpp_plus"),
     ):  # fmt: skip
-        (problem,) = read_problems(written(tmp_path / name, record))
+        (problem,) = read_problems(write_lines(tmp_path / name, [record]))
         if problem.benchmark != expected:
             wrong.append((name, record, problem.benchmark))
     assert not wrong
-    file = written(tmp_path / "squad.jsonl", SQUAD, {**SQUAD, "question": "Who lost?", "answers": {"text": []}})
+    file = write_lines(tmp_path / "squad.jsonl", [SQUAD, {**SQUAD, "question": "Who lost?", "answers": {"text": []}}])
     assert [p.benchmark for p in read_problems(file)] == ["", ""], "an unanswerable question is SQuAD 2.0's alone"
 
 
 def test_the_records_own_suite_decides(tmp_path: Path) -> None:
     suite = "for x, y in [(1, 2), (5, 10)]:\n    assert double(x) == y\n"
-    (problem,) = read_problems(written(tmp_path / "a.jsonl", {**MBPP, "test": suite}))
+    (problem,) = read_problems(write_lines(tmp_path / "a.jsonl", [{**MBPP, "test": suite}]))
     assert problem.reference.tests == suite and problem.question.public_tests == ("assert double(1) == 2",)
     own = {"type": "code", "problem": "Double.", "entry_point": "double", "tests": MBPP["test_list"], "test": suite}
     for record, reason in (
         (own, "fields tests and test hold different tests"), ({**HUMANEVAL, "plus_input": [[1]]}, "'plus_input'"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=reason):
-            read_problems(written(tmp_path / "b.jsonl", record))
+            read_problems(write_lines(tmp_path / "b.jsonl", [record]))
 
 
-def test_the_answer_column_of_a_record_in_the_form_of_math_is_used(tmp_path: Path) -> None:
+async def test_the_answer_column_of_a_record_in_the_form_of_math_is_used(tmp_path: Path) -> None:
     records = [
         {"problem": "One?", "solution": "By counting, 7.", "answer": "7"},
         {"problem": "Two?", "solution": "So $\\boxed{8}$.", "answer": 9},
         {"problem": "Three?", "solution": "So $\\boxed{10}$.", "answer": None},
     ]
-    file = written(tmp_path / "a.jsonl", *records)
+    file = write_lines(tmp_path / "a.jsonl", records)
     assert [p.reference.answers for p in read_problems(file)] == [("7",), ("9",), ("10",)]
     with pytest.raises(DataError, match="no field 'answer', and field 'solution' has no"):
-        read_problems(written(tmp_path / "b.jsonl", {"problem": "?", "solution": "7"}))
-    report = asyncio.run(_checked(file))
+        read_problems(write_lines(tmp_path / "b.jsonl", [{"problem": "?", "solution": "7"}]))
+    report = await _checked(file)
     assert len(report.failures) == 1 and "8" in report.failures[0].reason, "the box contradicts the answer"
 
 
@@ -91,10 +84,10 @@ async def _checked(file: Path) -> Any:
         return await check_golds([file], None, sandbox)
 
 
-def test_tests_that_cannot_run_are_one_fault_and_the_rest_is_checked(tmp_path: Path) -> None:
+async def test_tests_that_cannot_run_are_one_fault_and_the_rest_is_checked(tmp_path: Path) -> None:
     bad = {**HUMANEVAL, "test": "import no_such_module\n" + HUMANEVAL["test"]}
     wrong = {**HUMANEVAL, "canonical_solution": "    return x\n"}
-    report = asyncio.run(_checked(written(tmp_path / "a.jsonl", bad, HUMANEVAL, wrong)))
+    report = await _checked(write_lines(tmp_path / "a.jsonl", [bad, HUMANEVAL, wrong]))
     assert report.records == 3 and len(report.failures) == 2
     named = next(failure for failure in report.failures if "no_such_module" in failure.reason)
     assert named.id == f"{tmp_path}/a.jsonl:1"
@@ -112,31 +105,29 @@ def test_options_that_a_question_needs_are_shown_with_it(tmp_path: Path) -> None
         {"options": columns, "answer": "B"}, {**columns, "answer": "B"},
         {**{f"option_{k.lower()}": v for k, v in columns.items()}, "answer": "B"},
     ):  # fmt: skip
-        (problem,) = read_problems(written(tmp_path / "a.jsonl", {**base, **record}))
+        (problem,) = read_problems(write_lines(tmp_path / "a.jsonl", [{**base, **record}]))
         if problem.question.text != shown or problem.reference.answers != ("B", "B. green", "green"):
             wrong.append((record, problem))
     for record in (  # nothing is missing
         {"answer": "B"}, {"tags": ["a", "b"], "answer": "green"}, {"tags": ["a", "b"], "answer": "green", "n": 2},
         {"question": shown, "options": options, "answer": "B"},
     ):  # fmt: skip
-        (problem,) = read_problems(written(tmp_path / "a.jsonl", {**base, **record}))
+        (problem,) = read_problems(write_lines(tmp_path / "a.jsonl", [{**base, **record}]))
         if problem.question.text != record.get("question", base["question"]):
             wrong.append((record, problem))
     assert not wrong
     unclear = {**base, "answer": "B", "left": options, "right": options}
     with pytest.raises(DataError, match="the options may be in left or right"):
-        read_problems(written(tmp_path / "b.jsonl", unclear))
+        read_problems(write_lines(tmp_path / "b.jsonl", [unclear]))
 
 
-def test_copies_are_left_out_and_a_limit_spreads_over_a_sorted_file(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_copies_are_left_out_and_a_limit_spreads_over_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kinds = [kind for kind in ("sum", "root", "area", "odds") for _ in range(50)]
     records = [
         {"problem": f"{kind} {i}?", "answer": str(i), "type": "math", "id": n}
         for n, (i, kind) in enumerate([*enumerate(kinds)] * 2)
     ]
-    file = written(tmp_path / "a.jsonl", *records)
+    file = write_lines(tmp_path / "a.jsonl", records)
     with caplog.at_level(logging.WARNING):
         assert len(measured_problems(file)) == 200
     assert "200 of 400 problems are copies of others" in caplog.text
@@ -145,11 +136,11 @@ def test_copies_are_left_out_and_a_limit_spreads_over_a_sorted_file(
     shares = Counter(p.question.text.split()[0] for p in chosen)
     assert len(shares) == 4 and min(shares.values()) >= 5, shares
     contradicting = [{**records[0], "answer": str(n)} for n in range(3)]
-    assert len(measured_problems(written(tmp_path / "b.jsonl", *contradicting))) == 3
+    assert len(measured_problems(write_lines(tmp_path / "b.jsonl", contradicting))) == 3
 
 
 def test_a_mix_that_repeats_a_small_dataset_keeps_its_shares_among_distinct_problems(tmp_path: Path) -> None:
     maths = [{"problem": f"What is {i} + 1?", "answer": str(i + 1), "type": "math"} for i in range(3)] * 10
     others = [{"problem": f"Who wrote book {i}?", "answer": f"author {i}", "type": "qa"} for i in range(30)]
-    chosen = measured_problems(written(tmp_path / "mix.jsonl", *maths, *others), 6)
+    chosen = measured_problems(write_lines(tmp_path / "mix.jsonl", maths + others), 6)
     assert Counter(p.question.domain for p in chosen) == {"math": 3, "qa": 3}

@@ -66,9 +66,7 @@ def test_another_seed_gives_another_split_and_near_copies_are_one_question() -> 
 
 @settings(max_examples=60)
 @given(specs, specs, st.floats(0, 0.5))
-def test_no_question_crosses_datasets(
-    one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float
-) -> None:
+def test_datasets_share_nothing(one: list[tuple[int, int, int]], two: list[tuple[int, int, int]], val: float) -> None:
     before = {"a": split(entries_of(one), (5, 1), val), "b": split(entries_of(two), (2, 1), val)}
     sides = decontaminated(before)
     train, held, test = (

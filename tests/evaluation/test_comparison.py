@@ -189,9 +189,7 @@ async def test_a_file_that_is_no_ablation_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_ablation_trains_twice_and_resumes(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_ablation_trains_and_resumes(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     more = {"max_steps": 1, "num_return_sequences_in_group": 2, "eval_problems": 3, "max_problems": 6}
     config = load_config(EMBEDDED, run_settings(tmp_path, address, **more, **{"judge.mode": "rules"}))
     result = await run_ablation(config, ["buffer"], 1)

@@ -34,7 +34,7 @@ def summarise(rollouts: Sequence[Rollout]) -> Summary:
     return summarise_records([record_of(i, 0, rollout) for i, rollout in enumerate(rollouts)])
 
 
-def test_accuracies_shapes_and_costs_leave_out_infrastructure_faults() -> None:
+def test_accuracies_shapes_and_costs_leave_out_infrastructure_faults_also_in_the_results() -> None:
     summary = summarise([*ROLLOUTS, rollout(M1, False, outcome="invalid", text="I would use a calculator.")])
     found = {"overall": summary.overall, "valid": summary.valid_rate, **summary.domains}
     rounded = {n: (*(round(x, 3) for x in (e.value, e.low, e.high)), e.n, e.unscored) for n, e in found.items()}
@@ -45,9 +45,6 @@ def test_accuracies_shapes_and_costs_leave_out_infrastructure_faults() -> None:
     assert summary.unscored == {"the provider was down": 1}
     assert summary.tokens == (100 + 200 + 300 + 50 + 150 + 10) / 6
     assert list(summary.shapes["math"].items()) == [("answer", 2), ("program", 1), ("invalid", 1)]
-
-
-def test_a_summary_goes_into_the_results() -> None:
     data = summarise(ROLLOUTS).as_json()
     assert (data["overall"], data["math"], data["code"], data["qa"]) == (0.6, 2 / 3, 0, 1)
     assert (data["problems"], data["unscored"], data["executor_tokens"]) == (5, 1, 160)

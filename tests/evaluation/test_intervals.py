@@ -9,14 +9,7 @@ from helpers.rollouts import problem, record_of, rollout
 
 from llm_as_judge.answers import metrics
 from llm_as_judge.data.catalog import DATASETS
-from llm_as_judge.evaluation.intervals import (
-    Estimate,
-    accuracy,
-    bootstrap_interval,
-    paired_difference,
-    pass_at_k,
-    wilson_interval,
-)
+from llm_as_judge.evaluation import intervals
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.types import Outcome, Reference, Rollout
 
@@ -26,41 +19,41 @@ def test_intervals_match_published_values_and_are_seeded() -> None:
     for k, n, low, high in [
         (81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718),
     ]:  # fmt: skip
-        assert wilson_interval(k, n) == pytest.approx((low, high), abs=5e-5)
-    assert wilson_interval(0, 0) == (0.0, 1.0)
+        assert intervals.wilson_interval(k, n) == pytest.approx((low, high), abs=5e-5)
+    assert intervals.wilson_interval(0, 0) == (0.0, 1.0)
     with pytest.raises(ValueError, match="k = 3"):
-        wilson_interval(3, 2)
+        intervals.wilson_interval(3, 2)
     values = [0.0, 1.0] * 50
-    one, two = bootstrap_interval(values, seed=1), bootstrap_interval(values, seed=1)
+    one, two = intervals.bootstrap_interval(values, seed=1), intervals.bootstrap_interval(values, seed=1)
     assert one == two
     assert one.low == pytest.approx(0.40, abs=0.03) and one.high == pytest.approx(0.60, abs=0.03)
-    assert bootstrap_interval([2.0]).low == bootstrap_interval([2.0]).high == 2.0
+    assert intervals.bootstrap_interval([2.0]).low == intervals.bootstrap_interval([2.0]).high == 2.0
 
 
 def test_unscored_answers_are_left_out_and_pairing_narrows_the_interval() -> None:
-    estimate = accuracy([True, None, False, True, None])
+    estimate = intervals.accuracy([True, None, False, True, None])
     assert estimate.value == pytest.approx(2 / 3)
     assert (estimate.n, estimate.unscored) == (3, 2)
-    nothing = accuracy([None])
+    nothing = intervals.accuracy([None])
     assert math.isnan(nothing.value) and nothing.unscored == 1
     base = [float(i % 2) for i in range(100)]
     better = [1.0 if i < 10 else value for i, value in enumerate(base)]
-    paired = paired_difference(better, base)
+    paired = intervals.paired_difference(better, base)
     assert paired.value == pytest.approx(0.05)
-    alone = bootstrap_interval(better)
+    alone = intervals.bootstrap_interval(better)
     assert paired.high - paired.low < (alone.high - alone.low) / 2
-    assert paired_difference([1, None, 1], [0, 0, None]).n == 1
-    assert paired_difference([1, None, 1], [0, 0, None]).unscored == 2
+    assert intervals.paired_difference([1, None, 1], [0, 0, None]).n == 1
+    assert intervals.paired_difference([1, None, 1], [0, 0, None]).unscored == 2
     with pytest.raises(ValueError, match="2 and 1"):
-        paired_difference([1, 1], [1])
+        intervals.paired_difference([1, 1], [1])
 
 
 def test_pass_at_k_is_the_mean_over_all_subsets_of_each_problems_samples() -> None:
     for n, c, k in ((5, 0, 2), (5, 2, 1), (5, 2, 3), (5, 5, 2), (6, 3, 4)):
         subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
-        assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+        assert intervals.pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
     with pytest.raises(ValueError, match="k = 3"):
-        pass_at_k(2, 1, 3)
+        intervals.pass_at_k(2, 1, 3)
     right = [(True, False, False, True), (False, False, False, False), (True, None, False, None)]
     of = problem("p", "code", "humaneval")
     found = official("humaneval", *([rollout(of, c) for c in samples] for samples in right))
@@ -73,12 +66,12 @@ HAS = problem("has", "qa", "squad2", Reference(answers=("black cat",)))
 NONE = problem("none", "qa", "squad2", Reference(unanswerable=True))
 
 
-def official(dataset: str, *groups: Sequence[Rollout]) -> Mapping[str, Estimate]:
+def official(dataset: str, *groups: Sequence[Rollout]) -> Mapping[str, intervals.Estimate]:
     records = [record_of(i, k, r) for i, group in enumerate(groups) for k, r in enumerate(group)]
     return summarise(records).official[dataset]
 
 
-def values(found: Mapping[str, Estimate]) -> dict[str, float]:
+def values(found: Mapping[str, intervals.Estimate]) -> dict[str, float]:
     return {name: e.value for name, e in found.items()}
 
 

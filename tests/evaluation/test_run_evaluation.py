@@ -17,12 +17,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers.cli import SINGLE_CALL, CommandLine
+from helpers.cli import SINGLE_CALL, CommandLine, Said
 from helpers.knowing import knowing
 from helpers.rollouts import Bench, problem
 
 from llm_as_judge.assembly.hosted import HostedModels
-from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.evaluate import EvaluationResult, merge, run_evaluation
 from llm_as_judge.config.loading import load_config
@@ -33,18 +32,6 @@ from llm_as_judge.files import write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Verdict
-
-
-class Said(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.done: list[tuple[int, int]] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-    def advance(self, what: str, done: int, total: int) -> None:
-        self.done.append((done, total))
 
 
 @dataclass
@@ -94,7 +81,7 @@ def world(monkeypatch: pytest.MonkeyPatch, here: Path) -> World:
 
 
 def data(monkeypatch: pytest.MonkeyPatch, problems: Sequence[Problem], name: str = "mixed.jsonl") -> Path:
-    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path, fields: list(problems))
+    monkeypatch.setattr("llm_as_judge.data.problems.read_problems", lambda path, *fields: list(problems))
     Path(name).write_text('{"problem": "1 + 1?", "answer": "2", "type": "math"}\n')
     return Path(name)
 
@@ -136,9 +123,7 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     ]  # fmt: skip
 
 
-async def test_policies_load_and_write_in_one_thread_beside_the_event_loop(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_policies_load_and_write_in_a_thread_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = list[threading.Thread]()
 
     def noting(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -156,9 +141,7 @@ async def test_policies_load_and_write_in_one_thread_beside_the_event_loop(
     assert threads[0] is not threading.main_thread()
 
 
-async def test_an_interrupted_evaluation_resumes_and_again_costs_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupted_evaluation_resumes_at_no_cost(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     path, world.stop_after = data(monkeypatch, MIXED), 4
     said = Said()
     with pytest.raises(asyncio.CancelledError):
@@ -220,9 +203,7 @@ def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path
     assert row["metrics"]["outcomes"] == {"invalid": 1} and "W210" in str(row["metrics"]["invalid"])
 
 
-def test_an_interruption_names_the_command_to_continue(
-    world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine
-) -> None:
+def test_an_interruption_says_how_to_continue(world: World, monkeypatch: pytest.MonkeyPatch, cli: CommandLine) -> None:
     run = World.run
 
     async def interrupted(self: World, source: str, question: Question, seed: int | None = None) -> Execution:

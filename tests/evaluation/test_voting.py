@@ -1,6 +1,5 @@
 """Self-consistency by a plain majority, and the best constant answer of each dataset."""
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -53,10 +52,8 @@ async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_
         domain = "qa" if dataset in ("hotpotqa", "mmlu") else "math"
         of = problem(f"{dataset}", domain, dataset, Reference((gold,)))
 
-        @contextmanager
-        def log(drafts: int, name: str = f"{dataset}{len(wrong)}{answers[:3]}"):  # type: ignore[no-untyped-def]
-            with Ledger(tmp_path / f"{name.replace('/', '')}_{drafts}.jsonl") as ledger:
-                yield ledger
+        def log(drafts: int, name: str = f"{dataset}{len(wrong)}{answers[:3]}") -> Ledger:
+            return Ledger(tmp_path / f"{name.replace('/', '')}_{drafts}.jsonl")
 
         drafts, (record,) = await self_consistency([of], parts, bench.run, 25, log)
         found = (drafts, record.correct, record.executor_tokens, record.cost, record.seconds)
@@ -69,9 +66,7 @@ async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_
 
 
 @pytest.mark.parametrize("passing, correct", [(1, True), (2, False), (9, False)])
-async def test_code_is_the_first_draft_that_passes_the_public_tests(
-    tmp_path: Path, passing: int, correct: bool
-) -> None:
+async def test_code_is_the_first_draft_that_passes_public_tests(tmp_path: Path, passing: int, correct: bool) -> None:
     drafts = [f"def f(): return {n}" for n in range(3)]
     bench, parts = voters("|".join(drafts))
 
@@ -85,12 +80,8 @@ async def test_code_is_the_first_draft_that_passes_the_public_tests(
     of = problem("c", "code", "mbpp", Reference(tests="assert f() == 1"))
     of = replace(of, question=replace(of.question, entry_point="f", public_tests=("assert f() > 0",)))
 
-    @contextmanager
-    def log(n: int):  # type: ignore[no-untyped-def]
-        with Ledger(tmp_path / f"{n}.jsonl") as ledger:
-            yield ledger
-
-    _, (record,) = await self_consistency([of], replace(parts, judge=Tested()), run_code, 1, log)
+    tested = replace(parts, judge=Tested())
+    _, (record,) = await self_consistency([of], tested, run_code, 1, lambda n: Ledger(tmp_path / f"{n}.jsonl"))
     assert (record.correct, record.answer) == (correct, drafts[passing if passing < 3 else 0])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from helpers.workflows import workflow
+from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.commands.app import main
 
 
@@ -32,6 +33,20 @@ class CommandLine:
         self(*words, status=2)
         assert self.err.count("error: ") == 1 and "Traceback" not in self.err, self.err
         return self.err
+
+
+class Said(Silent):
+    """Progress of a command, kept."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.done: list[tuple[int, int]] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        self.done.append((done, total))
 
 
 SINGLE_CALL = workflow()

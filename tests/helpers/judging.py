@@ -30,16 +30,8 @@ class ScriptedModel:
     replies: list[Any] | str
     asked: list[dict[str, Any]] = field(default_factory=list)
 
-    async def chat(
-        self,
-        prompt: str,
-        *,
-        system: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-    ) -> Exchange:
-        self.asked.append({"prompt": prompt, "system": system, "temperature": temperature, "max_tokens": max_tokens})
+    async def chat(self, prompt: str, **request: Any) -> Exchange:
+        self.asked.append({"prompt": prompt, "system": None, "temperature": None, "max_tokens": None, **request})
         reply = self.replies if isinstance(self.replies, str) else self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply

@@ -26,8 +26,8 @@ class Knowing:
     down: bool = False
     finish_reason: str = "stop"
 
-    def tell(self, problem: Problem) -> None:
-        self.answers[problem.question.statement] = problem.reference.answers[0]
+    def tell(self, *problems: Problem) -> None:
+        self.answers |= {problem.question.statement: problem.reference.answers[0] for problem in problems}
 
     def reply(self, prompt: str, seed: int | None = None) -> str:
         self.asked += 1

@@ -64,6 +64,15 @@ def add_step(log: EventLog, step: int, groups: Sequence[Group], **report: float)
     log.log(UsageEvent(step=step, models={"executor": {"calls": 1, "cost": 0.5 * step}}))
 
 
+def log_steps(path: Path, *steps: Sequence[Group], first: int = 1, resumed_from: str | None = None) -> Path:
+    """A session with these steps, each a batch of groups."""
+    with EventLog(path) as log:
+        begin(log, resumed_from)
+        for step, groups in enumerate(steps, first):
+            add_step(log, step, groups)
+    return path
+
+
 def group(id: str, *verdicts: bool | None, domain: str = "math") -> Group:
     of = problem(f"{domain}/{id}", domain, "gsm8k")  # type: ignore[arg-type]
     return Group(of, tuple(told(of, verdict) for verdict in verdicts))
@@ -82,11 +91,8 @@ def hostile_group() -> Group:
 
 def write_run(path: Path, steps: int = 2) -> Path:
     """A run of some steps with a right, a wrong and an unscored rollout in each."""
-    with EventLog(path) as log:
-        begin(log)
-        for step in range(1, steps + 1):
-            add_step(log, step, [group(f"p{step}", True, False, None), group("q", True, True, domain="code")])
-    return path
+    right, rest = group("q", True, True, domain="code"), (True, False, None)
+    return log_steps(path, *([group(f"p{step}", *rest), right] for step in range(1, steps + 1)))
 
 
 def read_events(path: str | Path) -> Iterator[dict[str, Any]]:

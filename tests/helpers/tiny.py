@@ -129,6 +129,17 @@ def random_completions(
     return found
 
 
+def greedy(base: Any, prompt: Sequence[int], count: int) -> list[int]:
+    """Greedy tokens by the model's own forward passes of whole sequences."""
+    ids, training = list(prompt), base.training
+    base.eval()
+    with torch.no_grad():
+        for _ in range(count):
+            ids.append(int(base(torch.tensor([ids], device=base.device), use_cache=False).logits[0, -1].argmax()))
+    base.train(training)
+    return ids[len(prompt) :]
+
+
 def build_prompt(question: Question, step: int) -> Prompt:
     return Prompt("4 5 6 7 8", question.text)
 

@@ -3,8 +3,12 @@
 from textwrap import indent
 from typing import Any
 
-from llm_as_judge.types import Finding
+from llm_as_judge.types import Finding, Question
 from llm_as_judge.workflow.lint.check import lint
+
+QUESTION = Question("q", "What is 6 times 7?", "math")
+CODE = Question("c", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9"))
+SQUARE, DOUBLE = "def f(x):\n    return x * x", "def f(x):\n    return x + x"
 
 
 def workflow(

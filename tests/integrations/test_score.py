@@ -1,15 +1,15 @@
 """``Scorer``: one problem and one text in, the same rollout as in the package's own training out."""
 
 import asyncio
-import json
 import pickle
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from helpers.knowing import Knowing, Loads
+from helpers.samples import write_lines
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
@@ -18,7 +18,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of, reason_of
 from llm_as_judge.rl.rollout import roll_out
-from llm_as_judge.types import Completion, Rollout
+from llm_as_judge.types import Completion
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 
@@ -62,26 +62,14 @@ async def test_the_score_equals_that_of_training(executor: Knowing, config: Load
         assert scored.execution.answer == own.execution.answer and scored.execution.tokens == own.execution.tokens
 
 
-def test_any_thread_and_loop_may_score_and_services_open_once(
-    executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_thread_may_score_in_one_service(executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     monkeypatch.setattr("llm_as_judge.integrations.score.open_services", lambda c: opened.append(c) or open_services(c))
     settings = config()
     rows = training_rows(settings, 3)
-    for row in rows:
-        executor.tell(problem_of(row))
-    scorer = Scorer(settings)
-    found: list[Rollout] = []
-    with closing(scorer):
-        threads = [
-            threading.Thread(target=lambda row=row: found.append(asyncio.run(scorer.score(row, text("program")))))
-            for row in rows
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    executor.tell(*map(problem_of, rows))
+    with closing(Scorer(settings)) as scorer, ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(lambda row: asyncio.run(scorer.score(row, text("program"))), rows))
         assert [rollout.verdict.correct for rollout in found] == [True] * 3 and len(opened) == 1
         copy = pickle.loads(pickle.dumps(scorer))
         assert copy.config == settings
@@ -110,7 +98,7 @@ async def test_rows_with_tests_that_prove_nothing_are_refused(rows: Callable[...
     for file, word in (("train", "double"), ("test", "triple")):
         texts = f"assert f(2) == len('{word}')", f"assert (f(3) == len('{word}'), 'wrong')"
         records = [{"problem": f"{word}: {t}", "type": "code", "entry_point": "f", "tests": t} for t in texts]
-        Path(f"{file}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        write_lines(Path(f"{file}.jsonl"), records)
     own = config("train_dataset=train.jsonl", "test_dataset=test.jsonl", "domain_ratios={math: 0, code: 1, qa: 0}")
     with pytest.raises(DataError, match=r"t(rain|est).jsonl:2\b.*returns None"):
         rows(own, 2)

@@ -30,25 +30,14 @@ STEPS = 6
 def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
     tokenizer, model = load_folder(locate_weights(config.base_model.path), "float32")
     arguments = grpo_arguments(config) | {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
+    quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_steps": 1, "save_strategy": "no"}
+    quiet["gradient_checkpointing"] = False
     torch.set_num_threads(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = trl.GRPOTrainer(
-            model=model,
-            processing_class=tokenizer,
-            reward_funcs=reward,
-            args=trl.GRPOConfig(
-                output_dir="out",
-                report_to=[],
-                gradient_checkpointing=False,
-                disable_tqdm=True,
-                logging_steps=1,
-                save_strategy="no",
-                **arguments,
-            ),
-            train_dataset=rows,
-            peft_config=LoraConfig(**lora_arguments(config.model)),
-        )
+        args, lora = trl.GRPOConfig(output_dir="out", **arguments, **quiet), LoraConfig(**lora_arguments(config.model))
+        given = {"processing_class": tokenizer, "args": args, "train_dataset": rows, "peft_config": lora}
+        trainer = trl.GRPOTrainer(model=model, reward_funcs=reward, **given)
         trainer.train()
     return [entry for entry in trainer.state.log_history if "reward" in entry]
 
@@ -64,8 +53,7 @@ def quick(config: Loads) -> Config:
 def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, config: Loads) -> None:
     settings = quick(config)
     rows = dataset(settings)
-    for row in rows:
-        executor.tell(problem_of(row))
+    executor.tell(*map(problem_of, rows))
     reward = WorkflowReward(settings)
     means: list[float] = []
 
@@ -87,14 +75,11 @@ def test_the_mean_rises_only_with_our_reward(plugged: bool, executor: Knowing, c
 
 
 @pytest.mark.slow
-def test_the_pages_snippet_runs_as_it_is_written(
-    executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_pages_snippet_runs_as_written(executor: Knowing, config: Loads, caplog: pytest.LogCaptureFixture) -> None:
     page = (Path(__file__).parents[2] / "docs/integrations.md").read_text(encoding="utf-8")
     (code,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "GRPOTrainer(" in code]
     settings = config("max_steps=1", "rollout_batch_size=2", "num_return_sequences_in_group=4")
-    for row in dataset(settings):
-        executor.tell(problem_of(row))
+    executor.tell(*map(problem_of, dataset(settings)))
     Path("config").mkdir()
     Path("config/training.yaml").write_text(to_yaml(settings), encoding="utf-8")
     torch.set_num_threads(1)

@@ -76,13 +76,10 @@ async def served(policy: Writing, overrides: list[str], **taskset: object) -> As
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_scores_and_prompts_are_those_of_the_core(
-    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
-) -> None:
+async def test_scores_are_the_cores(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
     settings = config()
     rows, own = training_rows(settings, 2), Scorer(settings)
-    for row in rows:
-        executor.tell(problem_of(row))
+    executor.tell(*map(problem_of, rows))
     async with served(policy, overrides, count=2) as (tasks, run):
         traces = await asyncio.gather(*(run(tasks[1]) for _ in TEXTS))
     assert sorted(trace.last_reply for trace in traces) == sorted(text.strip() for text in TEXTS)
@@ -102,9 +99,7 @@ async def test_scores_and_prompts_are_those_of_the_core(
     assert len({trace.reward for trace in traces}) == 3
 
 
-async def test_a_failed_workflow_is_repaired_in_another_turn(
-    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
-) -> None:
+async def test_failures_are_repaired(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
     settings = config("repairs=1")
     (row,) = training_rows(settings, 1)
     executor.tell(problem_of(row))
@@ -121,9 +116,7 @@ async def test_a_failed_workflow_is_repaired_in_another_turn(
     assert trace.reward == pytest.approx(clean.reward.total - settings.reward.repair_cost - 0.05 * 5)
 
 
-async def test_unscored_rollouts_have_no_reward(
-    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
-) -> None:
+async def test_unscored_has_no_reward(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
     (row,) = training_rows(config(), 1)
     executor.tell(problem_of(row))
     policy.texts = TEXTS[:1]
@@ -144,9 +137,7 @@ async def test_unscored_rollouts_have_no_reward(
     assert found.ok and found.reward > 8 > 0 > cut.reward and cut.ok
 
 
-async def test_rollouts_leave_no_process(
-    policy: Writing, executor: Knowing, config: Loads, overrides: list[str]
-) -> None:
+async def test_no_process_is_left(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
     settings, before = config(), processes(os.getpid())
     executor.tell(problem_of(training_rows(settings, 1)[0]))
     policy.texts = TEXTS[:1]
@@ -161,8 +152,7 @@ def test_the_evaluation_command(
     policy: Writing, executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
 ) -> None:
     rows = heldout_rows(config(), 3)
-    for row in rows:
-        executor.tell(problem_of(row))
+    executor.tell(*map(problem_of, rows))
     policy.texts = TEXTS[:1]
     evaluate(
         [

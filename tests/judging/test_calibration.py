@@ -73,9 +73,7 @@ def test_the_wrong_line_is_named(tmp_path: Path) -> None:
             read_pairs(path)
 
 
-def test_a_judge_that_decides_nothing_is_an_error_with_its_reason(
-    pairs_file: Path, here: Path, cli: CommandLine
-) -> None:
+def test_a_judge_that_decides_nothing_is_an_error_with_a_reason(pairs_file: Path, here: Path, cli: CommandLine) -> None:
     pairs_file.write_text(json.dumps(LINES[-1]), encoding="utf-8")
     command = ["judge", "calibrate", pairs_file, "--mode", "llm", "--no-attacks", "--set", "judge.provider=openai"]
     with serving(Misbehaving) as server:
@@ -92,8 +90,5 @@ def test_the_command_prints_its_line_last(pairs_file: Path, here: Path, cli: Com
     assert line == "pairs=6 agreement=0.8333 kappa=0.5714 false_accepts=0 false_rejects=1 abstained=0"
     shown = json.loads(cli(*command, "--json").splitlines()[-1])
     assert (shown["pairs"], shown["false_rejects"], round(shown["kappa"], 4)) == (6, 1, 0.5714)
-    assert (
-        json.loads((here / "results/judge/pairs_rules.json").read_text()) == shown
-        and shown["line"] == line
-        and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)
-    )
+    assert json.loads((here / "results/judge/pairs_rules.json").read_text()) == shown
+    assert shown["line"] == line and len(shown["kinds"]) == 1 + len(ATTACKS) + len(CONSTANTS)

@@ -1,7 +1,6 @@
 """The user's own verdict (``judge.function``): who is asked, what its values mean, what its failures cost."""
 
 import asyncio
-import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.knowing import Knowing, knowing
 from helpers.run_logs import read_events
+from helpers.samples import write_lines
 
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.compare import run_comparison
@@ -161,9 +161,7 @@ async def groups(judge: OwnJudge, *texts: list[str], **parts: Any) -> list[Group
     return await collect([problem(text=f"{i}?") for i in range(len(texts))], completions, parts)
 
 
-async def test_training_asks_once_a_group_and_waits_for_failures(
-    module: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_training_asks_once_a_group_and_waits(module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = await groups(own("length", together=True), ["12345678", "raise", "12"], ["1234"])
     assert sorted(module.calls) == [
         [("0?", "12345678", "12345678", None), ("0?", "12", "12", None)], [("1?", "1234", "1234", None)],
@@ -230,14 +228,12 @@ async def test_the_services_use_it_everywhere_and_open_no_judge_model(module: Mo
                 assert isinstance(services.training.judge, OwnJudge) and services.training.judge.together
 
 
-LINES = [{"problem": f"What is {n} + {n}?", "answer": f"{2 * n}", "type": "math"} for n in range(1, 7)]
-
-
 @pytest.fixture
 def own_data(module: ModuleType) -> Iterator[tuple[Knowing, list[str]]]:
     """An executor that answers "no idea", and settings of problems that ``idea`` calls right and the rules wrong."""
-    for name, part in (("train", LINES[:4]), ("test", LINES[4:])):
-        Path(f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in part), encoding="utf-8")
+    lines = [{"problem": f"What is {n} + {n}?", "answer": f"{2 * n}", "type": "math"} for n in range(1, 7)]
+    write_lines(Path("train.jsonl"), lines[:4])
+    write_lines(Path("test.jsonl"), lines[4:])
     with knowing() as served:
         yield served, [
             "executor.provider=openai", f"executor.base_url={served.url}", "executor.max_retries=0",
@@ -269,42 +265,36 @@ def test_evaluate_shows_its_metric_and_records_are_a_functions(
     assert "must return a list of 2 values" in cli.refused(*command, *as_options(wrong))
 
 
-def test_compare_and_baselines_follow_it(own_data: tuple[Knowing, list[str]]) -> None:
+async def test_compare_and_baselines_follow_it(own_data: tuple[Knowing, list[str]]) -> None:
     config = load_config(EMBEDDED, [*own_data[1][:-1], "judge.function=own_verdicts.py:length"])
-    result = asyncio.run(run_comparison(config, limit=2))
+    result = await run_comparison(config, limit=2)
     rows = {row["name"]: row for row in result["rows"]}
     assert rows["single call (IO)"]["overall"] == 0.0 and rows["single call (IO)"]["score"] == 0.875
     assert "mean score" in result["table"] and "87.5 [" in result["table"]
 
 
-def test_scorer_trl_and_verl_give_its_reward(own_data: tuple[Knowing, list[str]]) -> None:
+async def test_scorer_trl_and_verl_give_its_reward(own_data: tuple[Knowing, list[str]]) -> None:
     config = load_config(EMBEDDED, [*own_data[1][:-1], "judge.function=own_verdicts.py:length"])
     (row,) = training_rows(config, 1)
 
-    async def by(judged: Config) -> Rollout:
-        with closing(Scorer(judged)) as scorer:
-            return await scorer.score(row, SINGLE_CALL)
-
-    rollout = asyncio.run(by(config))
+    with closing(Scorer(config)) as scorer:
+        rollout = await scorer.score(row, SINGLE_CALL)
     assert (rollout.verdict.score, rollout.reward.terms["correctness"]) == (0.875, -5 + 15 * 0.875)
     from llm_as_judge.integrations import verl
 
-    found = asyncio.run(
-        verl.compute_score("x", SINGLE_CALL, "", {"record": row["record"]}, config=EMBEDDED, overrides=own_data[1])
-    )
+    own = {"config": EMBEDDED, "overrides": own_data[1]}
+    found = await verl.compute_score("x", SINGLE_CALL, "", {"record": row["record"]}, **own)
     assert found["acc"] == 1.0 and found["correctness"] == 10.0
     with pytest.raises(ConfigError, match="must return a list of 2 values"):
         training_rows(load_config(EMBEDDED, [*own_data[1][:-1], "judge.function=own_verdicts.py:one"]), 1)
     trl = pytest.importorskip("llm_as_judge.integrations.trl")
     reward = trl.WorkflowReward(config)
     with closing(reward.scorer):
-        (total,) = asyncio.run(reward([""], [SINGLE_CALL], record=[row["record"]]))
+        (total,) = await reward([""], [SINGLE_CALL], record=[row["record"]])
     assert total == rollout.reward.total
 
 
-def test_a_function_that_fails_for_one_in_ten_is_counted(
-    module: ModuleType, here: Path, address: str, cli: CommandLine
-) -> None:
+def test_failures_of_a_function_are_counted(module: ModuleType, here: Path, address: str, cli: CommandLine) -> None:
     changes = {"judge.function": "own_verdicts.py:flaky", "eval_problems": 6, "eval_every": 0}
     settings = run_settings(here, address, **changes)
     out = cli("train", *as_options([*settings, "evaluation.baselines=none", "domain_ratios={math: 1, code: 0, qa: 0}"]))

@@ -16,7 +16,7 @@ from llm_as_judge.errors import ConfigError, PromptRefused, PromptTooLong, Provi
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.llm.places import Places
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
 pytestmark = pytest.mark.usefixtures("quick_retries")
 
@@ -29,38 +29,25 @@ def completion(content: Any = "4", usage: Any = None, **message: Any) -> dict[st
 
 
 @asynccontextmanager
-async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]:
-    """A client of a server that answers every request with ``handler``."""
-    app = web.Application()
-
-    async def route(request: web.Request) -> web.StreamResponse:
-        return await handler(request)
-
-    app.router.add_route("*", "/v1/{path:.*}", route)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0][:2]
-    options = {"model": "nano", "api_key": "thesecret", "timeout_s": 5.0, "max_retries": 2, **settings}
-    try:
-        async with LLMClient(EndpointConfig(base_url=f"http://{host}:{port}", **options)) as client:
-            yield client
-    finally:
-        await runner.cleanup()
-
-
-@asynccontextmanager
-async def proxying(handler: Handler) -> AsyncIterator[int]:
-    """The port of an HTTP proxy that answers every request itself."""
-    server = web.Server(handler)
-    runner = web.ServerRunner(server)
+async def listening(handler: Handler) -> AsyncIterator[int]:
+    """The port of a server, or an HTTP proxy, that answers every request with ``handler``."""
+    runner = web.ServerRunner(web.Server(handler), shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
+
+
+@asynccontextmanager
+async def serving(handler: Handler, **settings: Any) -> AsyncIterator[LLMClient]:
+    """A client of a server."""
+    options = {"model": "nano", "api_key": "thesecret", "timeout_s": 5.0, "max_retries": 2, **settings}
+    async with listening(handler) as port:
+        config = EndpointConfig(base_url=f"http://127.0.0.1:{port}", **options)
+        async with LLMClient(config) as client:
+            yield client
 
 
 class Script:
@@ -131,9 +118,7 @@ def refusing(*rules: tuple[Callable[[dict[str, Any]], object], str]) -> Handler:
     return answer
 
 
-async def test_a_field_that_the_endpoint_refuses_is_renamed_or_left_out_once_and_said(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_field_that_the_endpoint_refuses_is_renamed_or_left_out_once(caplog: pytest.LogCaptureFixture) -> None:
     newer = refusing(
         (
             lambda body: "max_tokens" in body,
@@ -309,9 +294,7 @@ async def test_wrong_addresses_keys_and_proxies_are_refused_with_the_cure(monkey
         assert key not in str(caught.value)
 
 
-async def test_a_proxy_of_the_environment_is_used_and_its_password_is_in_no_message(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_proxy_of_the_environment_is_used_and_its_password_never_said(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
@@ -329,7 +312,7 @@ async def test_a_proxy_of_the_environment_is_used_and_its_password_is_in_no_mess
         assert "p#w" not in str(caught.value)
     proxied, refused = Script(completion("by proxy")), Script(web.Response(status=407))
     for script in (proxied, refused):
-        async with proxying(script) as port:
+        async with listening(script) as port:
             monkeypatch.setenv("ALL_PROXY", f"user:hunter2@127.0.0.1:{port}")
             if script is proxied:
                 assert await ask() == "by proxy"
@@ -431,9 +414,7 @@ async def test_check_makes_one_real_completion_with_the_configured_model() -> No
     assert wrong.value.cause == "model"
 
 
-async def test_too_long_a_prompt_is_no_refusal_and_a_quoted_key_is_in_no_message(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_too_long_a_prompt_is_no_refusal_and_keys_are_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
     for text in (
         "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens",
         "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",

@@ -5,15 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.workflows import DOUBLE, QUESTION
+
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.types import Exchange, Question
-
-QUESTION = Question("q1", "What is 6 times 7?", "math")
-CODE = Question(
-    "q2", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9")
-)
-SQUARE, DOUBLE = "def f(x):\n    return x * x", "def f(x):\n    return x + x"
 
 #: A call of every operator with arguments it can use.
 ARGUMENTS: dict[str, dict[str, Any]] = {

@@ -4,7 +4,8 @@ import hashlib
 from dataclasses import astuple, fields
 
 import pytest
-from scripted import ARGUMENTS, CODE, Chat, Runner, build
+from helpers.workflows import CODE
+from scripted import ARGUMENTS, Chat, Runner, build
 
 from llm_as_judge.answers.code import defining_block
 from llm_as_judge.config.endpoints import EndpointConfig

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from scripted import ARGUMENTS, CODE, DOUBLE, SQUARE, Chat, Ran, Runner, build
+from helpers.workflows import CODE, DOUBLE, SQUARE
+from scripted import ARGUMENTS, Chat, Ran, Runner, build
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.operators import catalog

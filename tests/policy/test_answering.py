@@ -20,7 +20,6 @@ from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.local_server import LocalServer
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.sampling import Sampling
 
 ROWS = 4
@@ -63,9 +62,7 @@ def answered(engine: Answerer, wanted: list[Request]) -> dict[int, tuple[list[in
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("smallest", [0, packed.SMALL_MODEL])  # with and without packed weights
-def test_neighbours_and_arrival_change_no_bit_of_a_request(
-    dtype: str, smallest: int, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_neighbours_change_no_bit(dtype: str, smallest: int, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "SMALL_MODEL", smallest)
     policy = tiny_policy(perturb=0.1, hidden=64, dtype=dtype, device=device)
     assert policy.packed.wanted is (smallest == 0 and device == "cpu")
@@ -124,14 +121,15 @@ def test_packed_weights_compute_the_same_and_leave_no_trace(monkeypatch: pytest.
     assert not [m for m in policy.base.modules() if "forward" in vars(m)]
 
 
-def test_a_model_that_is_decoded_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(self: Any, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        return query.transpose(1, 2)
-
-    policy = tiny_policy()
-    monkeypatch.setattr(answering.Cache, "attend", wrong)
+def test_what_cannot_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    windowed = tiny_policy(more={"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0})
+    with pytest.raises(ConfigError, match="attends to a window of 8 tokens"):
+        answerer(windowed, context=64)
+    with pytest.raises(ConfigError, match="context=513: qwen2 reads at most 512 tokens"):
+        answerer(tiny_policy(), context=513)
+    monkeypatch.setattr(answering.Cache, "attend", lambda cache, layer, query, *more: query.transpose(1, 2))
     with pytest.raises(ConfigError, match="provider=local would answer with qwen2 wrongly"):
-        answerer(policy)
+        answerer(tiny_policy())
 
 
 @contextlib.asynccontextmanager
@@ -182,9 +180,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, float]]:
     yield state
 
 
-async def test_time_limits_count_decoding_and_never_waiting_for_an_update(
-    clock: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_limits_count_decoding_alone(clock: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
     plain, rounds = Answerer.round, list[float]()
 
     def followed_by_an_update(self: Answerer, *arguments: Any) -> None:
@@ -201,9 +197,7 @@ async def test_time_limits_count_decoding_and_never_waiting_for_an_update(
             await client.chat("5 6 7 8")
 
 
-async def test_a_failure_of_the_device_fails_its_requests_and_the_next_ones_work(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_failure_of_the_device_fails_its_requests_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     async with served(tiny_policy()) as client:
         await client.chat("5 6")
         step, broken = Answerer._step, [RuntimeError("CUDA error"), RuntimeError("out of memory")]
@@ -221,26 +215,14 @@ async def test_a_failure_of_the_device_fails_its_requests_and_the_next_ones_work
         assert (await client.chat("6 7 8 11")).completion_tokens
 
 
-def test_a_body_is_plain_json() -> None:
+async def test_a_body_is_plain_json() -> None:
     """What the server hands to ``parse`` is what a server of the protocol sends."""
-    seen: list[str] = []
-
-    async def ask() -> None:
-        server = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
-        body = {"model": "policy", "messages": [{"role": "user", "content": "5"}], "temperature": 0, "max_tokens": 3}
-        await server.post("/chat/completions", body, seen.append)
-        assert "policy" in await server.get("/models", str)
-        await server.aclose()
-
-    asyncio.run(ask())
+    seen, server = list[str](), LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
+    body = {"model": "policy", "messages": [{"role": "user", "content": "5"}], "temperature": 0, "max_tokens": 3}
+    await server.post("/chat/completions", body, seen.append)
+    assert "policy" in await server.get("/models", str)
+    await server.aclose()
     assert {"choices", "usage"} <= json.loads(seen[0]).keys()
-
-
-def test_models_without_plain_attention_are_refused() -> None:
-    policy = tiny_policy(more={"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0})
-    with pytest.raises(ConfigError, match="attends to a window of 8 tokens"):
-        Answerer(frozen(policy), ROWS, 64)
-    assert isinstance(policy.packed, PackedLinears)
 
 
 def test_rows_that_nothing_uses_do_not_grow() -> None:
@@ -300,8 +282,3 @@ async def test_texts_with_lone_surrogates_are_answered(monkeypatch: pytest.Monke
     monkeypatch.setattr(policy.tokenizer, "apply_chat_template", strict)
     async with served(policy) as client:
         assert (await client.chat("5 \ud800 6")).completion_tokens
-
-
-def test_a_context_beyond_the_models_is_refused() -> None:
-    with pytest.raises(ConfigError, match="context=513: qwen2 reads at most 512 tokens"):
-        answerer(tiny_policy(), context=513)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import EOS, NumberTokenizer, logprobs_of, tiny_policy
+from helpers.tiny import EOS, NumberTokenizer, greedy, logprobs_of, tiny_policy
 from test_exact import HEADS
 from transformers import AutoConfig
 
@@ -100,9 +100,7 @@ def test_stops_at_the_end_token_and_keeps_it() -> None:
         assert len(completion.logprobs) == len(completion.token_ids)
 
 
-def test_completions_are_reported_when_they_end_with_prompt_and_version(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_completions_are_reported_when_they_end_with_prompt_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[tuple[int, int, Completion]] = []
     policy = tiny_policy()
     monkeypatch.setattr(local, "MAX_SEQUENCES", 8)  # in two chunks
@@ -138,17 +136,6 @@ def test_ids_are_drawn_by_their_probabilities_and_repacking_keeps_live_rows() ->
     assert packed[0].tolist() == [[0, 3], [9, 9]] and packed[1].tolist() == [[True, True], [True, False]]
 
 
-def greedy(policy: Policy, prompt: list[int], count: int) -> list[int]:
-    """Greedy tokens by the model's own forward passes of whole sequences."""
-    ids = list(prompt)
-    policy.model.eval()
-    for _ in range(count):
-        with torch.no_grad():
-            ids.append(int(policy.base(torch.tensor([ids], device=policy.device)).logits[0, -1].argmax()))
-    policy.model.train()
-    return ids[len(prompt) :]
-
-
 #: Operations between hidden state and logits, or a window without ``layer_types``.
 OTHERS: dict[str, Any] = {**HEADS, "mistral": {"sliding_window": 40}}
 
@@ -159,7 +146,7 @@ def test_samples_are_those_of_the_models_own_forward_pass(family: str, device: s
     policy = tiny_policy(perturb=0.1, family=family, more=OTHERS[family], seed=3, device=device)
     local, prompt = engine(policy), [5, 6, 7, 8, 9]
     (completion,) = local.generate([prompt], sampling=Sampling(0.0), max_new_tokens=20)[0]
-    assert list(completion.token_ids) == greedy(policy, prompt, len(completion.token_ids))
+    assert list(completion.token_ids) == greedy(policy.model, prompt, len(completion.token_ids))
     groups = local.generate(RAGGED, 2, max_new_tokens=12, seed=3)
     with torch.no_grad():
         for c in flat(groups):

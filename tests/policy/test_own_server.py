@@ -95,7 +95,7 @@ def test_command_line_and_environment_follow_the_configuration(monkeypatch: pyte
     assert environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
 
 
-def test_it_ends_with_all_its_processes_and_bypasses_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_ends_with_all_its_processes_past_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTES", str(tmp_path / "noted"))
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
@@ -103,11 +103,8 @@ def test_it_ends_with_all_its_processes_and_bypasses_proxies(tmp_path: Path, mon
     noted, address = json.loads((tmp_path / "noted").read_text()), server.config
     assert "up" in server.log.read_text() and "PYTHONPATH" not in noted["environment"]
 
-    async def ask() -> str:
-        async with Transport(address) as transport:
-            return await transport.get("/models", str)
-
-    assert asyncio.run(ask()) == "fine"
+    async with Transport(address) as transport:
+        assert await transport.get("/models", str) == "fine"
     del server
     assert all(gone(pid) for pid in noted["pids"])
 

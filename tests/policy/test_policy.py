@@ -79,16 +79,11 @@ def test_wrong_settings_are_named() -> None:
         logprobs_of(tiny_policy(), [Completion("", (1,), (), (), "length")])
 
 
-def test_an_adapter_of_another_scale_is_refused(tmp_path: Path) -> None:
+def test_broken_adapters_are_refused_and_strange_ones_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tiny_policy(lora_alpha=16).save_adapter(tmp_path)
     with pytest.raises(ConfigError, match=r"lora_alpha=16\.0.*model\.lora_alpha=8"):
         tiny_policy().load_adapter(tmp_path)
     tiny_policy(lora_alpha=16).load_adapter(tmp_path)
-
-
-def test_an_adapter_with_broken_weights_is_refused_and_one_of_another_model_is_reported(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
     saved = tiny_policy()
     for base, own, warned in (
         ("Some/Model-1B", "Some/Model-1B", False),

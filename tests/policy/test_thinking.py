@@ -13,8 +13,7 @@ from llm_as_judge.policy.chat import UserTurn, chat_ids, joined
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.thinking import ThinkingEngine
-from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.types import Completion, Prompt
+from llm_as_judge.types import Prompt
 
 END = 22
 
@@ -85,10 +84,3 @@ def test_long_thoughts_are_closed_and_stay_in_later_turns() -> None:
     (again,) = engine.generate([prompt], 1, max_new_tokens=5, seed=4)
     episode = joined(closed, prompt, again[0])
     assert len(episode.mask) == len(episode.token_ids) == len(episode.logprobs) and episode.text == again[0].text
-
-
-def test_thoughts_are_no_part_of_the_workflow() -> None:
-    completion = Completion(
-        "<think>\nclass Workflow: no\n</think>\n\n```python\nclass Workflow: pass\n```", (), (), (), "stop"
-    )
-    assert extract_code(completion.text) == "class Workflow: pass\n"

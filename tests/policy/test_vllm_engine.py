@@ -202,9 +202,7 @@ def test_a_restart_is_waited_for_and_a_wrong_address_is_not(tmp_path: Path) -> N
         stranger.generate([[4]])
 
 
-def test_the_configured_engine_is_checked_and_writes_adapters_next_to_the_checkpoints(
-    server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_configured_engine_is_checked(server: FakeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_BASE_URL", server.url)
     server.models = ["Qwen/Qwen2.5-7B-Instruct"]
     config = load_config("config/training.yaml", ["generation.engine=vllm", f"output_dir={tmp_path}"])

@@ -21,29 +21,15 @@ from llm_as_judge.evaluation.ablation import PARTS
 from llm_as_judge.rewards.custom import CustomRewards, load_rewards
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rewards.total import RewardFunction
-from llm_as_judge.types import (
-    Attempt,
-    Completion,
-    Exchange,
-    Execution,
-    Finding,
-    OperatorCall,
-    Problem,
-    Question,
-    Reference,
-    Reward,
-    Rollout,
-    Verdict,
-)
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
 WORKFLOW = workflow()
-UNUSED = Finding("W205", "self.review (Review) is built but never used", 5, fatal=False)
+UNUSED = types.Finding("W205", "self.review (Review) is built but never used", 5, fatal=False)
 UNFINISHED = ("invalid", "raised", "timeout", "memory", "output_limit", "budget")
 
 
-def call(name: str = "Custom", tokens: int = 0, **arguments: Any) -> OperatorCall:
-    return OperatorCall(name, arguments, {}, (Exchange("", "", "stop", tokens, 0, 0.0, 0.0),))
+def call(name: str = "Custom", tokens: int = 0, **arguments: Any) -> types.OperatorCall:
+    return types.OperatorCall(name, arguments, {}, (types.Exchange("", "", "stop", tokens, 0, 0.0, 0.0),))
 
 
 def reward(
@@ -51,15 +37,17 @@ def reward(
     *,
     outcome: Any = "finished",
     answer: str | None = "12",
-    calls: tuple[OperatorCall, ...] = (),
+    calls: tuple[types.OperatorCall, ...] = (),
     text: str = WORKFLOW,
-    findings: tuple[Finding, ...] = (),
+    findings: tuple[types.Finding, ...] = (),
     domain: Any = "math",
-) -> Reward:
+) -> types.Reward:
     function = RewardFunction(RewardConfig(reward_weights=WEIGHTS, token_budget=1000, operator_budget=5))
-    problem = Problem(types.Question("p", "?", domain), types.Reference(("12",)))
-    run, verdict = Execution(outcome, answer, calls, findings=findings), Verdict(correct, "rules")
-    return function(Rollout(problem, Completion(text, (), (), (), "stop"), text, run, verdict, Reward(None)))
+    problem = types.Problem(types.Question("p", "?", domain), types.Reference(("12",)))
+    run, verdict = types.Execution(outcome, answer, calls, findings=findings), types.Verdict(correct, "rules")
+    return function(
+        types.Rollout(problem, types.Completion(text, (), (), (), "stop"), text, run, verdict, types.Reward(None))
+    )
 
 
 def total(*args: Any, **kwargs: Any) -> float:
@@ -105,8 +93,8 @@ def test_right_over_wrong_over_unfinished(
 
 
 def test_a_failure_of_ours_is_unscored() -> None:
-    assert reward(None) == Reward(None)
-    assert reward(True, outcome="fault") == Reward(None)
+    assert reward(None) == types.Reward(None)
+    assert reward(True, outcome="fault") == types.Reward(None)
     assert reward(None, outcome="raised").total is not None, "the policy's fault, whatever the judge says"
 
 
@@ -154,18 +142,21 @@ def test_any_earlier_attempt_lowers_the_total() -> None:
     """So that no policy gains by failing first, whatever it wrote and however the episode ends."""
     draw = random.Random(3)
     function = RewardFunction(RewardConfig(token_budget=1000, operator_budget=5, repair_cost=0.1), repairs=8)
-    problem = Problem(types.Question("p", "?", "math"), types.Reference(("12",)))
+    problem = types.Problem(types.Question("p", "?", "math"), types.Reference(("12",)))
 
-    def some_run() -> Execution:
+    def some_run() -> types.Execution:
         calls = tuple(call(tokens=draw.choice((0, 40, 2000)), a=draw.random()) for _ in range(draw.randrange(7)))
         findings = (UNUSED,) * draw.randrange(2)
-        return Execution(draw.choice(("finished", *UNFINISHED)), "12", calls, findings=findings)  # type: ignore[arg-type]
+        return types.Execution(draw.choice(("finished", *UNFINISHED)), "12", calls, findings=findings)  # type: ignore[arg-type]
 
     for _ in range(300):
         last, earlier = some_run(), [some_run() for _ in range(draw.randrange(4))]
-        completion, verdict = Completion(WORKFLOW, (), (), (), "stop"), Verdict(draw.random() < 0.5, "rules")
-        one = Rollout(problem, completion, WORKFLOW, last, verdict, Reward(None))
-        attempts = [Attempt(WORKFLOW, run) for run in (*earlier, some_run())]
+        completion, verdict = (
+            types.Completion(WORKFLOW, (), (), (), "stop"),
+            types.Verdict(draw.random() < 0.5, "rules"),
+        )
+        one = types.Rollout(problem, completion, WORKFLOW, last, verdict, types.Reward(None))
+        attempts = [types.Attempt(WORKFLOW, run) for run in (*earlier, some_run())]
         without, more = (function(replace(one, attempts=tuple(those))).total for those in (attempts[:-1], attempts))
         assert without is not None and more is not None and more <= without - 0.1 + 1e-9
     with pytest.raises(ConfigError, match="lets a wrong answer outscore"):
@@ -217,10 +208,10 @@ number = 3
 """
 
 
-def rollout(text: str, total: float | None, correct: bool = True) -> Rollout:
-    problem = Problem(Question("p", "2+2?", "math"), Reference(("4",)))
-    completion, run = Completion(text, (), (1, 2, 3), (0.0,) * 3, "stop"), Execution("finished", "4")
-    return Rollout(problem, completion, "", run, Verdict(correct, "rules"), Reward(total, {"a": 1.0}))
+def rollout(text: str, total: float | None, correct: bool = True) -> types.Rollout:
+    problem = types.Problem(types.Question("p", "2+2?", "math"), types.Reference(("4",)))
+    completion, run = types.Completion(text, (), (1, 2, 3), (0.0,) * 3, "stop"), types.Execution("finished", "4")
+    return types.Rollout(problem, completion, "", run, types.Verdict(correct, "rules"), types.Reward(total, {"a": 1.0}))
 
 
 @pytest.fixture
@@ -237,7 +228,7 @@ def custom(file: Path, limit: float = 10.0, **weights: float) -> CustomRewards:
     return CustomRewards({name.rpartition(":")[2]: own for name, own in rewards.functions.items()}, limit)
 
 
-async def added(rewards: CustomRewards, *rollouts: Rollout) -> list[Reward]:
+async def added(rewards: CustomRewards, *rollouts: types.Rollout) -> list[types.Reward]:
     return [rollout.reward for rollout in await rewards.add(rollouts)]
 
 

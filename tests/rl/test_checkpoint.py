@@ -7,12 +7,12 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from helpers.cli import Said
 from helpers.run_logs import read_events
 from helpers.tiny import Events, ListBuffer, alike, bandit_trainer, tiny_policy
 from safetensors import SafetensorError
 
 from llm_as_judge.assembly.policy import newest_checkpoint
-from llm_as_judge.assembly.progress import Silent
 from llm_as_judge.assembly.run_folder import RunFolder, Started, open_folder
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
@@ -31,9 +31,9 @@ def optimizer_of(policy: Policy) -> torch.optim.Optimizer:
     return torch.optim.AdamW(policy.trainable_parameters())
 
 
-def saved(folder: Path, *steps: int) -> list[Path]:
+def saved(folder: Path, *steps: int, run_id: str = "r") -> list[Path]:
     policy = tiny_policy()
-    return [checkpoint.save(folder, policy, optimizer_of(policy), state(step), run_id="r") for step in steps]
+    return [checkpoint.save(folder, policy, optimizer_of(policy), state(step), run_id=run_id) for step in steps]
 
 
 def test_latest_is_the_highest_complete_step_and_another_shape_is_refused(tmp_path: Path) -> None:
@@ -114,15 +114,14 @@ def test_a_full_disk_is_reported_with_the_path_and_leaves_no_checkpoint(tmp_path
         assert list(tmp_path.iterdir()) == [], error
 
 
-FULL = OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
-
-
 @pytest.mark.parametrize("kind", ["rollout", "buffer"])
 async def test_a_finished_step_is_saved_if_log_or_buffer_cannot_be_written(tmp_path: Path, kind: str) -> None:
+    full = OSError(errno.ENOSPC, "No space left on device", "log.jsonl")
+
     class FullLog(Events):
         def log(self, event: Event) -> None:
             if event.__struct_config__.tag == kind and getattr(event, "step", 0) == 3:
-                raise FULL
+                raise full
             super().log(event)
 
     class FullBuffer(ListBuffer):
@@ -131,7 +130,7 @@ async def test_a_finished_step_is_saved_if_log_or_buffer_cannot_be_written(tmp_p
         def save(self) -> None:
             self.saves += 1
             if kind == "buffer" and self.saves == 3:
-                raise FULL
+                raise full
 
     trainer = bandit_trainer(tmp_path, events=FullLog(), buffer=FullBuffer())
     with pytest.raises(OSError, match="No space left"):
@@ -144,14 +143,6 @@ async def test_a_finished_step_is_saved_if_log_or_buffer_cannot_be_written(tmp_p
     assert alike(clean, resumed)
 
 
-class Said(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
     places = [f"{name}={tmp_path / name}" for name in ("output_dir", "log_dir", "results_dir", "persistence_dir")]
@@ -162,11 +153,7 @@ def run(config: Config, *steps: int, resume: bool = False, said: Said | None = N
     """A run that wrote these checkpoints, a log and results."""
     with open_folder(config, resume=resume, progress=said or Said()) as folder:
         started = folder.begin("problems", said or Said())
-        policy = tiny_policy()
-        optimizer = torch.optim.AdamW(policy.trainable_parameters())
-        for step in steps:
-            state = checkpoint.TrainingState(step, checkpoint.random_states())
-            checkpoint.save(folder.checkpoints, policy, optimizer, state, run_id=started.id)
+        saved(folder.checkpoints, *steps, run_id=started.id)
         started.log.log(RunEvent(id=started.id))
         folder.results.write_text(json.dumps({"run_id": started.id}))
     return started

@@ -8,21 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from helpers.tiny import (
-    EOS,
-    ListBuffer,
-    LuckyJudge,
-    alike,
-    bandit_trainer,
-    config_of,
-    equal,
-    logprobs_of,
-    problem,
-    ten_or_minus_five,
-    tiny_policy,
-    weights,
-)
-from test_pipeline import Slow
+from helpers import tiny
+from test_pipeline import Slow, trained
 
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import summarise
@@ -54,7 +41,7 @@ class Picky(Slow):
         return f"9 9 {execution.error}" if execution.outcome != "finished" else ""
 
 
-class Kept(ListBuffer):
+class Kept(tiny.ListBuffer):
     """Every rollout by step, and the adapter that had been trained when it was."""
 
     def __init__(self) -> None:
@@ -68,8 +55,10 @@ class Kept(ListBuffer):
 
 def trainer(directory: Path, seconds: float = 0.0, repairs: int = 2, **settings: Any) -> Trainer:
     defaults = {"learning_rate": 3e-3, "max_steps": 5, "save_every": 1, "lookahead": 1}
-    policy = tiny_policy(rank=8, lora_dropout=0.1)
-    made = bandit_trainer(directory, runner=Picky(1, seconds), policy=policy, buffer=Kept(), **{**defaults, **settings})
+    policy = tiny.tiny_policy(rank=8, lora_dropout=0.1)
+    made = tiny.bandit_trainer(
+        directory, runner=Picky(1, seconds), policy=policy, buffer=Kept(), **{**defaults, **settings}
+    )
     return Trainer(replace(made.parts, rollout=replace(made.parts.rollout, repairs=repairs)), made.config)
 
 
@@ -83,11 +72,11 @@ async def test_an_episode_is_one_sequence_of_turns_by_the_weights_of_its_first(t
     reports: list[StepReport] = []
     torch.manual_seed(0)  # of the dropout
     made = trainer(tmp_path, lookahead=lookahead)
-    versions = [weights(made)]
+    versions = [tiny.weights(made)]
 
     def on_step(report: StepReport) -> None:
         reports.append(report)
-        versions.append(weights(made))
+        versions.append(tiny.weights(made))
 
     made.parts = replace(made.parts, on_step=on_step)
     await made.train()
@@ -106,7 +95,7 @@ async def test_an_episode_is_one_sequence_of_turns_by_the_weights_of_its_first(t
                 places = [i for i in range(len(completion.mask)) if [*completion.token_ids[i : i + 3]] == told]
                 assert any(not any(completion.mask[i : i + 3]) for i in places)
         with torch.no_grad(), policy.holding(versions[max(0, step - lookahead)]):
-            scores = logprobs_of(policy, [r.completion for r in batch], Sampling())
+            scores = tiny.logprobs_of(policy, [r.completion for r in batch], Sampling())
         for rollout, row in zip(batch, scores.logprobs, strict=True):
             sampled = torch.tensor(rollout.completion.sampled)
             given = torch.tensor(rollout.completion.logprobs)
@@ -122,17 +111,10 @@ async def test_an_episode_is_one_sequence_of_turns_by_the_weights_of_its_first(t
 
 
 async def test_speed_interruptions_and_engines_change_nothing(tmp_path: Path) -> None:
-    async def trained(made: Trainer, *steps: int) -> Trainer:
-        torch.manual_seed(0)
-        for count in steps or (5,):
-            await made.train(count)
-        return made
-
     for lookahead in (0, 2):
         settings = {"lookahead": lookahead, "refill_rounds": 1}
-        quick = await trained(trainer(tmp_path / f"{lookahead} quick", 0.0, **settings))
-        slow = await trained(trainer(tmp_path / f"{lookahead} slow", 0.005, **settings))
-        assert equal(weights(quick), weights(slow))
+        quick, slow = (trainer(tmp_path / f"{lookahead} {s}", s, **settings) for s in (0.0, 0.005))
+        assert tiny.equal(await trained(quick), await trained(slow))
         folder = tmp_path / f"{lookahead} stopped"
         await trained(trainer(folder, **settings), 2)
         resumed = trainer(folder, **settings)
@@ -141,43 +123,39 @@ async def test_speed_interruptions_and_engines_change_nothing(tmp_path: Path) ->
         unrepaired = [batch for batch in resumed.pipeline.state() if batch["unrepaired"]]
         assert len(unrepaired) == (lookahead > 0) and all("weights" in batch for batch in unrepaired)
         await resumed.train(3)
-        assert alike(quick, resumed)
-
-
-async def test_without_repairs_nothing_is_told(tmp_path: Path) -> None:
-    made = trainer(tmp_path, repairs=0)
-    await made.train(1)
-    assert not any(r.attempts or r.completion.mask for r in rollouts(made)[0])
+        assert tiny.alike(quick, resumed)
 
 
 async def test_a_turn_that_was_cut_off_gets_its_end_which_is_not_trained_on(tmp_path: Path) -> None:
-    made = trainer(tmp_path, lookahead=0)
-    await made.train(1)
+    without, made = trainer(tmp_path / "without", repairs=0), trainer(tmp_path, lookahead=0)
+    for each in (without, made):
+        await each.train(1)
+    assert not any(r.attempts or r.completion.mask for r in rollouts(without)[0])
     cut = [r.completion for r in rollouts(made)[0] if r.attempts and len(r.completion.token_ids) > 5]
     assert cut
     for completion in cut:
         first = completion.mask.index(False)
-        ended = completion.token_ids[first - 1] == EOS
-        assert ended or completion.token_ids[first] == EOS
+        ended = completion.token_ids[first - 1] == tiny.EOS
+        assert ended or completion.token_ids[first] == tiny.EOS
 
 
 async def test_the_reward_counts_all_attempts() -> None:
-    made = bandit_trainer(Path("unused"), runner=Picky(1))
+    made = tiny.bandit_trainer(Path("unused"), runner=Picky(1))
     parts = made.parts.rollout
     completion = Completion("7", (4,), (7,), (0.0,), "stop")
-    alone = await roll_out(problem(0), completion, parts)
-    attempt = (await roll_out(problem(0), replace(completion, text="9"), parts)).execution
-    again = await roll_out(problem(0), completion, parts, None, (Attempt("9", attempt, "told"),))
+    alone = await roll_out(tiny.problem(0), completion, parts)
+    attempt = (await roll_out(tiny.problem(0), replace(completion, text="9"), parts)).execution
+    again = await roll_out(tiny.problem(0), completion, parts, None, (Attempt("9", attempt, "told"),))
     assert alone.reward.total is not None and again.reward.total == alone.reward.total - 1
 
 
 async def test_an_evaluation_repairs_and_reports_both_attempts() -> None:
-    policy = tiny_policy(rank=8)
-    config = config_of({"response_max_length": 4, "eval_temperature": 1.0})
+    policy = tiny.tiny_policy(rank=8)
+    config = tiny.config_of({"response_max_length": 4, "eval_temperature": 1.0})
     prompt: Any = lambda question: Prompt("4 5", question.text)  # noqa: E731
     author = PolicyAuthor(policy, LocalEngine(policy, policy.tokenizer), prompt, config)
-    parts = RolloutParts(Picky(1, 0.0), LuckyJudge(), ten_or_minus_five, repairs=1, judges_attempts=True)
-    problems = [problem(i) for i in range(12)]
+    parts = RolloutParts(Picky(1, 0.0), tiny.LuckyJudge(), tiny.ten_or_minus_five, repairs=1, judges_attempts=True)
+    problems = [tiny.problem(i) for i in range(12)]
     records = await evaluate(problems, author, parts, samples=2)
     repaired = [record for record in records if record.attempts]
     assert 0 < len(repaired) < len(records) == 24

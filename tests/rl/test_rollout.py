@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 import pytest
 from helpers.tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
+from test_pipeline import Slow as Noting
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code
@@ -28,6 +29,7 @@ def test_code_is_unwrapped_and_never_repaired() -> None:
         "```\nx = 1\n```": "x = 1\n", "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
         "```py\nx = 1\n```\n```python\ny = 2\n```": "x = 1\n",
         "<think>\n```python\nno\n```\n</think>\n```python\nyes\n```": "yes\n",
+        "<think>\nclass Workflow: no\n</think>\n\n```python\nclass Workflow: yes\n```": "class Workflow: yes\n",
         "```python\nnever closed": "```python\nnever closed", "def f(:": "def f(:",
         "s = '<eos>' + 1": "s = '<eos>' + 1", "": "",
     }  # fmt: skip
@@ -53,19 +55,11 @@ async def test_runs_overlap_in_order_each_with_its_own_seed() -> None:
     assert [r.reward.total for r in rollouts] == [-5.0, *[10.0] * 12, -5.0]
     assert runner.most == 4
 
-    class Seeds(EchoRunner):
-        def __init__(self) -> None:
-            self.seen: set[tuple[str, int | None]] = set()
-
-        async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-            self.seen.add((question.id, seed))
-            return await super().run(source, question)
-
     async def seeds(seed: int, order: list[int]) -> set[tuple[str, int | None]]:
-        runner = Seeds()
+        runner = Noting(0, 0.0)
         parts = RolloutParts(runner, LuckyJudge(), ten_or_minus_five)
         await collect([problem(i) for i in order], [[completion("7")] * 3] * 2, parts, seed=seed)
-        return runner.seen
+        return {(problem_id, seed) for problem_id, _, seed in runner.runs}
 
     first = await seeds(1, [0, 1])
     assert len({seed for _, seed in first}) == 6

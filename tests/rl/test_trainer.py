@@ -154,9 +154,7 @@ def patient(trainer: Trainer, **patience: Any) -> Trainer:
     return Trainer(replace(trainer.parts, rollout=rollout), trainer.config)
 
 
-async def test_an_endpoint_that_stays_down_stops_the_run_and_one_that_comes_back_costs_only_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_endpoint_that_is_down_stops_or_delays_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
     messages: list[str] = []
     stays = patient(bandit_trainer(tmp_path, judge=down()), patience_s=0.01, on_pause=messages.append)

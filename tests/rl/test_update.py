@@ -102,9 +102,7 @@ def test_prefixes_are_shared_if_possible_and_worthwhile() -> None:
         update(fresh(lora_dropout=0.1), completions, shared_prefix=True)
 
 
-def test_a_wrong_tree_is_replaced_unless_it_is_forced(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_wrong_tree_is_replaced_or_refused(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     completions = batch(fresh())
     expected = update(fresh(), completions, shared_prefix=False)
     kernel = attention._Cascade.forward

@@ -11,16 +11,13 @@ import tracemalloc
 from typing import Any
 
 import pytest
+from helpers.any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llm_as_judge.sandbox.guest import frames, values
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
-    max_leaves=12,
-)
+JSON = any_json(leaves=12)
 MESSAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
 # Data that looks like encoded values: known tags with any content.
 TAGS = st.sampled_from(

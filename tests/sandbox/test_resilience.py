@@ -223,9 +223,7 @@ def many_open(count: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_if_no_mode_works_the_cure_is_named(
-    monkeypatch: pytest.MonkeyPatch, change_zygote: Callable[[str], None]
-) -> None:
+def test_no_working_mode_names_the_cure(monkeypatch: pytest.MonkeyPatch, change_zygote: Callable[[str], None]) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(ConfigError, match=r"bubblewrap is not installed.*Cure: install bubblewrap"):
         asyncio.run(Sandbox(SandboxConfig(mode="full")).start())

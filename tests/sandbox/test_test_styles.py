@@ -93,33 +93,29 @@ def test_tests_of_another_style_are_refused_with_line_and_cure(box: SharedBox) -
 
 def test_only_tests_that_run_apart_have_numpy() -> None:
     with shared_box(cpu_seconds=20, wall_seconds=60) as box:
-        only_tests_have_numpy(box)
-
-
-def only_tests_have_numpy(box: SharedBox) -> None:
-    tests = (
-        "import numpy as np\nfrom numpy.testing import assert_allclose\ndef check(candidate):\n"
-        "    assert np.allclose(candidate([0.1, 0.2], 3), [0.3, 0.6])\n"
-        "    x = np.random.default_rng(1).random(3)\n    assert_allclose(candidate(x.tolist(), 2), 2 * x)\n"
-    )
-    right = "def f(x, k): return [v * k for v in x]"
-    verdict = box.verdict(right, tests)
-    assert (verdict.passed, verdict.mode, verdict.weak) == (True, "split", False), verdict
-    assert not box.verdict("def f(x, k): return [v + k for v in x]", tests).passed
-    assert not refusal(box, tests)
-    imports = box.verdict(f"import numpy\n{right}", tests)
-    assert not imports.passed and "No module named 'numpy'" in imports.error
-    seen = "import sys\nif 'numpy' in sys.modules: raise SystemExit\n"
-    assert box.verdict(seen + right, tests).passed
-    hidden = f"import numpy\nassert open(numpy.__file__).read()\n{tests}"
-    refused = (
-        (f"{tests}\nasync def g(): pass", "only tests that run apart .* the tests are asynchronous"),
-        (tests.replace("x.tolist()", "x"), "only tests that run apart .* ndarray cannot cross"),
-        (hidden, "before they call 'f': PermissionError|before they call 'f': FileNotFoundError"),
-    )
-    for text, named in refused:
-        with pytest.raises(DataError, match=named):
-            box.verdict(right, text)
+        tests = (
+            "import numpy as np\nfrom numpy.testing import assert_allclose\ndef check(candidate):\n"
+            "    assert np.allclose(candidate([0.1, 0.2], 3), [0.3, 0.6])\n"
+            "    x = np.random.default_rng(1).random(3)\n    assert_allclose(candidate(x.tolist(), 2), 2 * x)\n"
+        )
+        right = "def f(x, k): return [v * k for v in x]"
+        verdict = box.verdict(right, tests)
+        assert (verdict.passed, verdict.mode, verdict.weak) == (True, "split", False), verdict
+        assert not box.verdict("def f(x, k): return [v + k for v in x]", tests).passed
+        assert not refusal(box, tests)
+        imports = box.verdict(f"import numpy\n{right}", tests)
+        assert not imports.passed and "No module named 'numpy'" in imports.error
+        seen = "import sys\nif 'numpy' in sys.modules: raise SystemExit\n"
+        assert box.verdict(seen + right, tests).passed
+        hidden = f"import numpy\nassert open(numpy.__file__).read()\n{tests}"
+        refused = (
+            (f"{tests}\nasync def g(): pass", "only tests that run apart .* the tests are asynchronous"),
+            (tests.replace("x.tolist()", "x"), "only tests that run apart .* ndarray cannot cross"),
+            (hidden, "before they call 'f': PermissionError|before they call 'f': FileNotFoundError"),
+        )
+        for text, named in refused:
+            with pytest.raises(DataError, match=named):
+                box.verdict(right, text)
 
 
 def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:

@@ -121,24 +121,22 @@ def test_misbehaviour_is_an_outcome(run: Run) -> None:
     assert "Workflow" in run("x = 1").error
 
 
-CATCHES = (
-    "try: r = await self.custom(input='', instruction='')",
-    "except BaseException as e: return repr(e)",
-    "return 'no'",
-)
-
-
 def test_who_is_at_fault_for_a_failed_call_decides_the_outcome(run: Run) -> None:
-    result = run(workflow(*CATCHES), raising(WorkflowError("bad arguments")))
+    catches = (
+        "try: r = await self.custom(input='', instruction='')",
+        "except BaseException as e: return repr(e)",
+        "return 'no'",
+    )
+    result = run(workflow(*catches), raising(WorkflowError("bad arguments")))
     assert (result.outcome, result.answer) == ("finished", "OperatorError('bad arguments')")
-    result = run(workflow(*CATCHES), raising(RuntimeError("of these arguments")))
+    result = run(workflow(*catches), raising(RuntimeError("of these arguments")))
     assert (result.outcome, result.answer) == ("finished", "OperatorError('Custom: RuntimeError: of these arguments')")
-    result = run(workflow(*CATCHES), raising(ProviderError("down")))
+    result = run(workflow(*catches), raising(ProviderError("down")))
     assert (result.outcome, result.error, result.answer) == ("fault", "ProviderError: down", None)
-    result = run(workflow(*CATCHES), raising(BudgetExceeded("9 tokens spent of 8")))
+    result = run(workflow(*catches), raising(BudgetExceeded("9 tokens spent of 8")))
     assert (result.outcome, result.error) == ("budget", "9 tokens spent of 8")
     # An executor that times out, however long that takes.
-    result = run(workflow(*CATCHES), raising(ProviderError("no answer within 1 s"), 1), wall_seconds=0.5)
+    result = run(workflow(*catches), raising(ProviderError("no answer within 1 s"), 1), wall_seconds=0.5)
     assert (result.outcome, result.error) == ("fault", "ProviderError: no answer within 1 s")
 
 

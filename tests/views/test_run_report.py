@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
-from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group, told, write_run
+from helpers.run_logs import RIGHT_TO_LEFT, SCRIPT, add_step, begin, group, hostile_group, log_steps, told, write_run
 
 from llm_as_judge.evaluation.analysis import analyze_log, read_story
 from llm_as_judge.events import EvalEvent, RunEvent, StepReport
@@ -43,9 +43,8 @@ def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_p
     story = read_story(path, NONE)
     assert story.before == {"math": {"AnswerGenerate": 2}} and story.after == {"math": {"Programmer": 2}}
     assert len(story.log.steps) == len(story.log.evals) == 20 and story.results == {}
-    with EventLog(path) as log:
-        begin(log, resumed_from="checkpoints/nano/run/step_1")
-        add_step(log, 2, [planned("a", "program"), planned("b", "answer_vote", correct=False)])
+    again = [planned("a", "program"), planned("b", "answer_vote", correct=False)]
+    log_steps(path, again, first=2, resumed_from="checkpoints/nano/run/step_1")
     story = read_story(path, NONE)
     assert json_text(story.analysis) == json_text(analyze_log(path)) and story.analysis.total.rollouts == 3
     assert [step.step for step in story.log.steps] == [1, 2] and [event.step for event in story.log.evals] == [1]
@@ -53,15 +52,12 @@ def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_p
 
 
 def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
     of = group("a").problem
     best = replace(told(of, True, plan="program"), reward=replace(told(of, True).reward, total=9.9))
     refused = Execution("invalid", None, error="no class")
     invalid = [replace(told(of, False, text=f"x = {n}"), execution=refused) for n in (1, 2)]
-    with EventLog(path) as log:
-        begin(log)
-        add_step(log, 1, [Group(of, (told(of, True), told(of, True), best, *invalid)), group("b", None, False)])
-    story = read_story(path, NONE)
+    groups = [Group(of, (told(of, True), told(of, True), best, *invalid)), group("b", None, False)]
+    story = read_story(log_steps(tmp_path / "run.jsonl", groups), NONE)
     assert story.best[0].rollout.reward == 9.9 and story.best[0].rollout.shape == "Programmer"
     assert [shown.rollout.shape for shown in story.best].count("AnswerGenerate") == 1
     assert {shown.rollout.outcome for shown in story.worst} >= {"invalid", "finished"}
@@ -120,8 +116,7 @@ def test_the_page_has_the_results_of_the_run(tmp_path: Path) -> None:
 def test_the_command_writes_the_page_next_to_the_log(here: Path, cli: CommandLine) -> None:
     write_run(Path("logs/nano/mine.jsonl"))
     assert "logs/nano/mine.html" in cli("report") and Path("logs/nano/mine.html").is_file()
-    with EventLog("logs/nano/empty.jsonl") as log:
-        begin(log)
+    log_steps(Path("logs/nano/empty.jsonl"))
     assert "no finished step yet" in cli.refused("report", "empty")
 
 

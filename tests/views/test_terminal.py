@@ -17,17 +17,8 @@ from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Reference
+from llm_as_judge.views import terminal as views
 from llm_as_judge.views.charts import learning_curve
-from llm_as_judge.views.terminal import (
-    TerminalProgress,
-    plans_table,
-    result_table,
-    shapes_table,
-    step_line,
-    summary_tables,
-    troubles,
-    usage_table,
-)
 
 REPORT = StepReport(
     step=7, reward_mean=4.256, accuracy=0.5, valid_rate=0.875, domain_accuracy={"math": 0.25, "qa": 1.0},
@@ -48,14 +39,14 @@ def row(text: str, name: str) -> list[str]:
 
 def test_a_step_is_one_line_and_abstentions_give_a_range_and_an_alarm() -> None:
     start = "step  7/90  reward  4.26  right  50% (math  25 code   - qa 100)  valid  88%  tokens 312  "
-    assert step_line(REPORT, 90) == f"{start}kl 0.012  entropy 0.400  2.2 s"
-    assert step_line(replace(REPORT, unscored=3, kl=math.nan), 90) == f"{start}entropy 0.400  2.2 s unscored 3"
+    assert views.step_line(REPORT, 90) == f"{start}kl 0.012  entropy 0.400  2.2 s"
+    assert views.step_line(replace(REPORT, unscored=3, kl=math.nan), 90) == f"{start}entropy 0.400  2.2 s unscored 3"
     # Right 79 % of what was scored, 55 % of all answers for certain.
     open_ = replace(REPORT, accuracy=0.79, abstained=0.3, unscored=19)
-    assert "right 55-85%, 30% left open by the judge (math" in step_line(open_, 90)
+    assert "right 55-85%, 30% left open by the judge (math" in views.step_line(open_, 90)
     for report, alarm in ((open_, True), (replace(open_, abstained=0.05), False)):
         console = Console(file=io.StringIO(), width=100)
-        TerminalProgress(console).step(report, 90)
+        views.TerminalProgress(console).step(report, 90)
         text = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("ALARM: the judge left 30 % of the answers open" in text) is alarm
 
@@ -65,7 +56,7 @@ def test_progress_shows_bars_and_in_a_file_a_line_a_minute(monkeypatch: pytest.M
     monkeypatch.setattr("llm_as_judge.views.terminal.monotonic", lambda: float(next(clock)))
     for terminal in (False, True):
         console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
-        with TerminalProgress(console) as progress:
+        with views.TerminalProgress(console) as progress:
             progress.step(REPORT, 90)
             for done in range(1, 11):
                 progress.advance("warm-up", done, 10)
@@ -81,16 +72,16 @@ def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shape
     domains = {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}
     trained = SimpleNamespace(overall=half, score=None, domains=domains, valid_rate=half, tokens=123.4)
     drawn = SimpleNamespace(overall=open_, score=None, domains={}, tokens=60)
-    text = shown(result_table({"trained policy": trained, "random policy": drawn}, 100))  # type: ignore[dict-item]
+    text = shown(views.result_table({"trained policy": trained, "random policy": drawn}, 100))  # type: ignore[dict-item]
     assert "Percent right on 100 held-out problems" in text
     cells = ["trained policy", "50.0 [40-60]", "100.0 [51-100]", "-", "-", "50.0 [40-60]", "123"]
     assert row(text, "trained") == cells and row(text, "random") == ["random policy", *"-----", "60"]
     scored = SimpleNamespace(**{**vars(trained), "score": half, "overall": Estimate(0.5, 0.402, 0.598, 100, 3)})
-    text = shown(result_table({"trained policy": scored, "random policy": drawn}, 100))  # type: ignore[dict-item]
+    text = shown(views.result_table({"trained policy": scored, "random policy": drawn}, 100))  # type: ignore[dict-item]
     assert row(text, "trained") == [*cells, "50.0 [40-60]", "3"] and row(text, "random")[-2:] == ["-", "0"]
-    plans = shown(plans_table({"program": {"math": 0.9, "code": 0.0}}, {"math": "program"}))
+    plans = shown(views.plans_table({"program": {"math": 0.9, "code": 0.0}}, {"math": "program"}))
     assert row(plans, "program") == ["program", "90*", "0", "-"]
-    text = shown(shapes_table({"math": {"invalid": 1, "A": 3}}, {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}))
+    text = shown(views.shapes_table({"math": {"invalid": 1, "A": 3}}, {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}))
     assert "75 % A" in text and "25 % invalid" in text
     assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text
 
@@ -111,12 +102,10 @@ def test_the_curve_draws_training_held_out_accuracy_bounds_validations_and_abste
     assert len(pictures) == 6 and all(picture.startswith(b"\x89PNG") for picture in pictures)
 
 
-USAGE = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
-
-
 def printed(width: int, **records: list[RolloutEvent]) -> str:
+    usage = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
     console, rows = Console(file=io.StringIO(), width=width), {name: summarise(own) for name, own in records.items()}
-    for part in [*summary_tables(list(rows.items())), *troubles(rows), usage_table(USAGE)]:
+    for part in [*views.summary_tables(list(rows.items())), *views.troubles(rows), views.usage_table(usage)]:
         console.print(part, highlight=False)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 

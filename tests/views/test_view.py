@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from helpers.cli import CommandLine
 from helpers.rollouts import record_of
-from helpers.run_logs import HOSTILE, add_step, begin, group, hostile_group, write_run
+from helpers.run_logs import HOSTILE, add_step, group, hostile_group, log_steps, write_run
 
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.runlog import EventLog
@@ -74,10 +74,7 @@ def test_a_repaired_workflow_is_shown_with_its_turns(tmp_path: Path) -> None:
     path, made = tmp_path / "nano/run.jsonl", group("p1", True)
     last = made.rollouts[0]
     failed = Attempt("class Workflow: ...", replace(last.execution, outcome="raised", error="KeyError"), "It raised.")
-    with EventLog(path) as log:
-        begin(log)
-        add_step(log, 1, [replace(made, rollouts=(replace(last, attempts=(failed,)), *made.rollouts[1:]))])
-    logs = of(path)
+    logs = of(log_steps(path, [replace(made, rollouts=(replace(last, attempts=(failed,)), *made.rollouts[1:]))]))
     logs.update()
     sample = (logs_in(logs.folder)["step-0001"].samples or [])[0]
     texts = [message.text for message in sample.messages]
@@ -91,16 +88,11 @@ def test_a_repaired_workflow_is_shown_with_its_turns(tmp_path: Path) -> None:
 def test_steps_repeated_by_a_resumed_run_replace_earlier_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, now = tmp_path / "nano/run.jsonl", 1_700_000_000.0
     monkeypatch.setattr(time, "time", lambda: now)
-    with EventLog(path) as log:
-        begin(log)
-        for step in (1, 2, 3):
-            add_step(log, step, [group(f"first{step}", True)])
-    logs = of(path)
+    logs = of(log_steps(path, *([group(f"first{step}", True)] for step in (1, 2, 3))))
     assert len(logs.update()) == 3
     assert of(path).update() == [], "only new steps are written"
     now += 100
-    with EventLog(path) as log:
-        begin(log, resumed_from="checkpoints/nano/run/step_1")
+    log_steps(path, resumed_from="checkpoints/nano/run/step_1")
     logs.update()
     assert set(logs_in(logs.folder)) == {"step-0001"}
     with EventLog(path) as log:
@@ -114,11 +106,7 @@ def test_steps_repeated_by_a_resumed_run_replace_earlier_ones(tmp_path: Path, mo
 
 
 def test_hostile_text_is_kept_and_marked_as_untrusted(tmp_path: Path) -> None:
-    path = tmp_path / "nano/run.jsonl"
-    with EventLog(path) as log:
-        begin(log)
-        add_step(log, 1, [hostile_group()])
-    logs = of(path)
+    logs = of(log_steps(tmp_path / "nano/run.jsonl", [hostile_group()]))
     logs.update()
     found = logs_in(logs.folder)["step-0001"]
     assert found.eval.viewer is not None and found.eval.viewer.trust_content is False

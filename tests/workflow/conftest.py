@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from running import QUESTION, Run, Script, Wait
+from helpers.workflows import QUESTION
+from running import Run, Script, Wait
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig

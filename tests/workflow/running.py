@@ -1,17 +1,16 @@
-"""Questions and a scripted executor for tests that run workflows."""
+"""A scripted executor for tests that run workflows."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from llm_as_judge.types import Exchange, Execution, Question
+from helpers.workflows import SQUARE
+
+from llm_as_judge.types import Exchange, Execution
 
 Wait = Callable[[Coroutine[Any, Any, Any]], Any]
 Run = Callable[..., Execution]
 
-QUESTION = Question("q", "What is 6 times 7?", "math")
-CODE = Question("c", "Square a number.", "code", entry_point="f", public_tests=("assert f(2) == 4", "assert f(3) == 9"))
-SQUARE, DOUBLE = "def f(x):\n    return x * x", "def f(x):\n    return x + x"
 TAGS = {"answer": "42", "review_result": "True", "feedback": "right", "solution": "42", "solution_letter": "A"}
 
 

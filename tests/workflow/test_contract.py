@@ -6,8 +6,8 @@ whatever lint reports.
 import re
 from dataclasses import dataclass, replace
 
-from helpers.workflows import linted, workflow
-from running import CODE, QUESTION, Run
+from helpers.workflows import CODE, QUESTION, linted, workflow
+from running import Run
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.operators.catalog import OPERATORS, load_operators

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from helpers.workflows import workflow
-from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
+from helpers.workflows import CODE, DOUBLE, QUESTION, SQUARE, workflow
+from running import Run, Script, Wait
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import RewardConfig, SandboxConfig, WorkflowConfig
@@ -38,23 +38,21 @@ def told(run: Run, wait: Wait, box: Sandbox) -> Told:
     return say
 
 
-CUSTOM = "r = await self.custom(input=problem, instruction='solve')\n"
-
-
 def test_it_says_what_a_developer_would_see(told: Told) -> None:
-    assert told(CUSTOM + "return r['response'], 0.0") == "finished: "
-    found = told(CUSTOM + "return r['answer'], 0.0")
+    custom = "r = await self.custom(input=problem, instruction='solve')\n"
+    assert told(custom + "return r['response'], 0.0") == "finished: "
+    found = told(custom + "return r['answer'], 0.0")
     assert found.startswith("invalid: This workflow failed:\n- line 8: ") and "'answer'" in found
     assert found.endswith("\nWrite the whole workflow again without this fault.")
-    assert "ZeroDivisionError" in told(CUSTOM + "return str(1 / (len(r['response']) - len(r['response']))), 0.0")
-    assert "budget of calls" in told(CUSTOM * 3 + "return r['response'], 0.0", max_calls=2)
+    assert "ZeroDivisionError" in told(custom + "return str(1 / (len(r['response']) - len(r['response']))), 0.0")
+    assert "budget of calls" in told(custom * 3 + "return r['response'], 0.0", max_calls=2)
     unread = told(
         "r = await self.programmer(problem=problem, analysis='None')\nreturn r['output'], 0.0",
         llm=Script(by=lambda prompt: "```python\ndef solve(): return 1 / 0\n```"),
         init="self.programmer = operator.Programmer(self.llm)",
     )
     assert unread.startswith("finished: This workflow failed:\n- Programmer: ") and "ZeroDivisionError" in unread
-    long = told(f"raise ValueError('x' * 5000)\n{CUSTOM}return r['response'], 0.0")
+    long = told(f"raise ValueError('x' * 5000)\n{custom}return r['response'], 0.0")
     assert len(long) < 600 and " ... " in long
 
 
@@ -89,10 +87,9 @@ def test_nothing_of_reference_verdict_or_hidden_tests_is_told(wait: Wait) -> Non
     runner = WorkflowRunner(Script(by=lambda prompt: "no tags"), box, WorkflowConfig(), EndpointConfig())
     parts = RolloutParts(runner, Judge(OFFICIAL, None, box), RewardFunction(RewardConfig(), 1), repairs=1)
     for question in (QUESTION, code, context, letter):
-        calls = "async def __call__(self, problem" + (", entry_point)" if question.entry_point else ")")
         init = "self.op = operator.AnswerGenerate(self.llm)"
         endless = ("while True: pass",) if question is QUESTION else ()
-        texts = [workflow(body, init=init, call=calls) for body in (*bodies, *endless)]
+        texts = [workflow(body, init=init, call=CALLS[bool(question.entry_point)]) for body in (*bodies, *endless)]
         completions = [Completion(text, (), (), (), "stop", verbatim=True) for text in texts]
         before = len(told)
         (group,) = wait(collect([Problem(question, reference)], [completions], parts, again=again))

@@ -37,16 +37,14 @@ GOOD = {
 }
 
 
-#: Correct only by reasoning about conditions and counters, which plain definite assignment does not do.
-WARNED = {"while counter": "W301", "complementary returns": "W304", "flag": "W301", "same condition twice": "W301"}
-
-
 def test_correct_workflows_raise_no_alarm() -> None:
+    # Correct only by reasoning about conditions and counters, which plain definite assignment does not do.
+    warned = {"while counter": "W301", "complementary returns": "W304", "flag": "W301", "same condition twice": "W301"}
     wrong = []
     for name, body in GOOD.items():
         source = workflow(body, init=INIT)
         findings = [f for f in linted(source) if f.code != "W205"]
-        expected = {WARNED[name]} if name in WARNED else set()
+        expected = {warned[name]} if name in warned else set()
         if {f.code for f in findings} != expected or any(f.fatal for f in findings):
             wrong.append((name, findings))
     assert not wrong

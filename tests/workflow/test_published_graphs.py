@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from helpers.workflows import linted, workflow
-from running import CODE, QUESTION, SQUARE, Run, Script
+from helpers.workflows import CODE, QUESTION, SQUARE, linted, workflow
+from running import Run, Script
 
 from llm_as_judge.operators import published
 from llm_as_judge.operators.catalog import OPERATORS
@@ -138,6 +138,7 @@ def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) ->
     runs = {name: run(source.text, prompt=source.prompt) for name, source in RIGHT.items()}
     assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
     wrong = []
+    attempt = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
     deep = "a." * 25 + "workflows.operator"  # its packages would take quadratic memory
     for module in (
         "numpy",
@@ -148,14 +149,11 @@ def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) ->
         "llm_as_judge.llm.client",
         deep,
     ):
-        answer = run(graph(TRY.format(module), imports="import importlib").text).answer
+        answer = run(graph(attempt.format(module), imports="import importlib").text).answer
         refused = "W109" in fatal(graph("return problem", imports=f"import {module}"))
         if answer != "none" or aflow.role(module) is not None or not refused:
             wrong.append((module, answer, refused))
     assert not wrong
-
-
-TRY = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
 
 
 def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> None:

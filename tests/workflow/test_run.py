@@ -7,25 +7,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from running import CODE, DOUBLE, QUESTION, SQUARE, Run, Script, Wait
+from helpers.workflows import CODE, DOUBLE, QUESTION, SQUARE
+from running import Run, Script, Wait
 
+from llm_as_judge import types
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import BufferConfig, WorkflowConfig
 from llm_as_judge.errors import PromptTooLong, ProviderError
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
-from llm_as_judge.types import (
-    Completion,
-    Exchange,
-    Execution,
-    Group,
-    Problem,
-    Reference,
-    Reward,
-    Rollout,
-    Verdict,
-)
 from llm_as_judge.workflow.run import Budget, WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -33,10 +24,7 @@ from llm_as_judge.workflow.shapes import SHAPES, workflow
 TEXTS = {name: workflow(shape, "code" if name.startswith("code") else "math") for name, shape in SHAPES.items()}
 
 
-DOWN = Script(error=ProviderError("http://127.0.0.1:1 does not answer"))
-
-
-def names(execution: Execution) -> list[str]:
+def names(execution: types.Execution) -> list[str]:
     return [call.name for call in execution.calls]
 
 
@@ -63,11 +51,11 @@ def test_a_text_is_parsed_once_for_lint_sandbox_log_and_buffer(run: Run, monkeyp
     parse, parsed = ast.parse, list[str]()
     monkeypatch.setattr(ast, "parse", lambda source, *more: parsed.append(source) or parse(source, *more))
     source = f"import workspace.X.workflows.template.operator as operator\n{TEXTS['answer_vote']}"
-    problem, execution = Problem(QUESTION, Reference(("42",))), run(source)
-    completion = Completion(source, (), (), (), "stop")
-    rollout = Rollout(problem, completion, source, execution, Verdict(True, "rules"), Reward(20.0))
+    problem, execution = types.Problem(QUESTION, types.Reference(("42",))), run(source)
+    completion = types.Completion(source, (), (), (), "stop")
+    rollout = types.Rollout(problem, completion, source, execution, types.Verdict(True, "rules"), types.Reward(20.0))
     buffer = ExperienceBuffer(BufferConfig(), lambda texts: pytest.fail("nothing to compare"))
-    buffer.update([Group(problem, (rollout,))], 1)
+    buffer.update([types.Group(problem, (rollout,))], 1)
     (kept,) = buffer.entries("math")
     assert (execution.outcome, kept.digest) == ("finished", execution.digest) and len(kept.digest) == 16
     assert kept.shape == rollout_event(rollout).shape == "3xAnswerGenerate>ScEnsemble"
@@ -117,10 +105,10 @@ def test_each_request_has_its_own_seed_whatever_the_timing(run: Run) -> None:
         asked: list[tuple[str, int | None]] = []
 
         class Seeded:
-            async def chat(self, prompt: str, *, seed: int | None = None, **options: Any) -> Exchange:
+            async def chat(self, prompt: str, *, seed: int | None = None, **options: Any) -> types.Exchange:
                 asked.append((prompt, seed))
                 await asyncio.sleep(0.05 if slow and slow in prompt else 0)
-                return Exchange(prompt, f"<answer>{prompt[-9:]}</answer>", "stop", 10, 5, 0.5, 0.1)
+                return types.Exchange(prompt, f"<answer>{prompt[-9:]}</answer>", "stop", 10, 5, 0.5, 0.1)
 
         execution = run(CHAINS, llm=Seeded(), seed=seed)
         assert (execution.outcome, len(asked)) == ("finished", 6)
@@ -133,12 +121,13 @@ def test_each_request_has_its_own_seed_whatever_the_timing(run: Run) -> None:
 
 
 def test_a_call_says_why_it_failed_and_a_provider_that_is_down_is_a_fault_even_if_it_is_caught(run: Run) -> None:
+    down = Script(error=ProviderError("http://127.0.0.1:1 does not answer"))
     (call,) = run(TEXTS["answer"], llm=Script("no tags")).calls
     assert (call.error, call.parse_ok) == ("no <answer> in the reply", False)
     asks = "        result = await self.custom(input=problem, instruction='')\n"
     catching = f"        try:\n    {asks}        except BaseException:\n            return 'caught'\n"
     for text in (TEXTS["direct"].replace(asks, catching), TEXTS["direct"]):
-        execution = run(text, llm=DOWN)
+        execution = run(text, llm=down)
         assert (execution.outcome, execution.answer, names(execution)) == ("fault", None, ["Custom"])
         (call,) = execution.calls
         assert (call.result, call.parse_ok, call.exchanges) == ({}, False, ())
@@ -166,14 +155,16 @@ class Greedy:
         self.left, self.money = tokens, cost
         self.limits: list[int | None] = []
 
-    async def chat(self, prompt: str, *, max_tokens: int | None = None, **options: Any) -> Exchange:
+    async def chat(self, prompt: str, *, max_tokens: int | None = None, **options: Any) -> types.Exchange:
         self.limits.append(max_tokens)
         sent, back = len(prompt.encode()), max_tokens or 100
         cost = (sent * 2 + back * 8) / 1e6
         self.left, self.money = self.left - sent - back, self.money - cost
         assert self.left >= 0 and self.money >= 0
         await asyncio.sleep(0.01)
-        return Exchange(prompt, "<answer>1</answer><solution_letter>A</solution_letter>", "stop", sent, back, cost, 0.0)
+        return types.Exchange(
+            prompt, "<answer>1</answer><solution_letter>A</solution_letter>", "stop", sent, back, cost, 0.0
+        )
 
 
 def test_calls_and_the_worst_case_of_each_have_a_budget_that_nothing_evades(run: Run) -> None:
@@ -230,7 +221,7 @@ def test_wrong_arguments_are_the_workflows_mistake_and_text_takes_any_value(run:
 
 
 def test_many_runs_at_once_are_metered_apart(wait: Wait, box: Sandbox) -> None:
-    async def all_of_them() -> list[Execution]:
+    async def all_of_them() -> list[types.Execution]:
         llm = Script(by=lambda prompt: f"<answer>{prompt[-3:]}</answer>")
         runner = WorkflowRunner(llm, box, WorkflowConfig(), EndpointConfig())
         runs = [runner.run(TEXTS["answer"], replace(QUESTION, text=f"number {n:03}")) for n in range(30)]

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from helpers.workflows import workflow
-from running import CODE, QUESTION, Run, Script, Wait
+from helpers.workflows import CODE, QUESTION, workflow
+from running import Run, Script, Wait
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
@@ -94,9 +94,7 @@ def rewarded(rollout: Rollout) -> Reward:
     return Reward(float(bool(rollout.verdict.correct)))
 
 
-def test_an_own_operator_that_mostly_fails_stops_the_run_with_its_traceback(
-    wait: Wait, box: Sandbox, here: Path
-) -> None:
+def test_an_own_operator_that_mostly_fails_stops_the_run_and_says_why(wait: Wait, box: Sandbox, here: Path) -> None:
     Path("own.py").write_text(OWN, encoding="utf-8")
     runner = WorkflowRunner(Script(), box, WorkflowConfig(operators=("own.py:Lookup",)), EndpointConfig())
     runner._read = lambda *given: Facts(())  # type: ignore[assignment]

@@ -1,14 +1,13 @@
 """Data as people have it: columnar files, other projects' records, mapped paths, and what is refused with the cure."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
+from helpers.processes import program
 from helpers.samples import write_lines
 
 from llm_as_judge.assembly.problems import open_problems
@@ -123,10 +122,8 @@ def test_the_hub_needs_a_network_and_its_files_are_read_like_any(here: Path, mon
     datasets = pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
     for name in ("hub:owner", "hub:owner/name:train:1", "hub:a/b/c/d"):
         assert "write hub:owner/name" in refused(Path(name))
-    read = "import sys\nfrom llm_as_judge.commands.app import main\nsys.exit(main(sys.argv[1:]))"
     words = ["data", "inspect", "--file", "hub:nobody/none:test"]
-    env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(here)}
-    ended = subprocess.run([sys.executable, "-c", read, *words], env=env, capture_output=True, text=True, check=False)
+    ended = program(sys.executable, "-m", "llm_as_judge", *words, HF_HUB_OFFLINE=1, HF_HOME=here)
     assert ended.returncode == 2 and "hub:nobody/none:test: cannot be fetched" in ended.stderr
     assert "without a network, name a file" in ended.stderr and "Traceback" not in ended.stderr
     asked = []
@@ -182,5 +179,5 @@ def test_json_lines_need_no_extra(here: Path) -> None:
         "print(len(read_problems(Path('own.jsonl')) + read_problems(Path('own.csv'))))\n"
         "try:\n    read_problems(Path('own.parquet'))\nexcept Exception as error:\n    print(error)\n"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = program(sys.executable, "-c", code).stdout
     assert out.startswith("2\n") and "pip install 'llm-as-judge[data]'" in out
