@@ -5,6 +5,7 @@ Exit status: 0 success, 1 negative finding (lint, doctor) or no answer (solve), 
 130 Ctrl-C, 143 SIGTERM. Any other error is a bug and keeps its traceback.
 """
 
+import logging
 import os
 import re
 import shlex
@@ -96,6 +97,8 @@ def start(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status. ``LLM_AS_JUDGE_DEBUG=1`` shows tracebacks."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    # Imported by PEFT where it is installed, it warns of a package that is not needed.
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
     for stream in (sys.stdout, sys.stderr):  # characters that the terminal's encoding lacks are escaped
         if (stream.encoding or "").lower().replace("-", "") != "utf8" and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")

@@ -15,7 +15,6 @@ from llm_as_judge.embedded.tasks.generate import Split, asked, coding_task, math
 from llm_as_judge.embedded.tasks.maths import Task
 from llm_as_judge.embedded.tasks.reading import Passage
 from llm_as_judge.judging.prompts import build_prompt
-from llm_as_judge.operators.base import listing
 from llm_as_judge.operators.prompts import SHORT
 
 THINK = "Think step by step."
@@ -352,7 +351,8 @@ def choosing(r: Random) -> Conversation:
     letter = "ABCDE"[options.index(answer)]
     thought = answer if options.count(answer) > 1 else f"{reasoning} {answer}"
     reply = f"<thought>{spaced(thought)}</thought><solution_letter>{letter}</solution_letter>"
-    prompt = SHORT.ensemble.format(problem=statement, listing=listing(options))
+    lettered = "\n".join(f"{name}: {option}" for name, option in zip("ABCDE", options, strict=False))
+    prompt = SHORT.ensemble.format(problem=statement, listing=lettered)
     return Conversation("choosing", ((prompt, reply),))
 
 
