@@ -16,13 +16,9 @@ class GRPOTrainer:
     """Trains the configured policy, by default that of ``config/embedded.yaml``; ``train`` may be awaited once."""
 
     def __init__(
-        self,
-        config_path: str | Path | None = None,
-        overrides: Sequence[str] = (),
-        *,
-        config: Config | None = None,
+        self, config_path: str | Path | None = None, overrides: Sequence[str] = (), *, config: Config | None = None,
         resume: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.config = config or load_config(config_path or "config/embedded.yaml", overrides)
         self.resume = resume
 

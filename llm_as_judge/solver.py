@@ -109,14 +109,9 @@ class Solver:
     """
 
     def __init__(
-        self,
-        config_path: str | Path | None = None,
-        overrides: Sequence[str] = (),
-        *,
-        checkpoint: str | Path | None = None,
-        config: Config | None = None,
-        untrained: bool = False,
-    ) -> None:
+        self, config_path: str | Path | None = None, overrides: Sequence[str] = (), *, config: Config | None = None,
+        checkpoint: str | Path | None = None, untrained: bool = False,
+    ) -> None:  # fmt: skip
         self.config = config or load_config(config_path or "config/embedded.yaml", overrides)
         self.checkpoint = Path(checkpoint) if checkpoint else None if untrained else newest_checkpoint(self.config)
         self._waiting: list[_Request] = []

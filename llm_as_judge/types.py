@@ -1,6 +1,6 @@
 """Core data types, as frozen dataclasses. Standard library only; no behaviour beyond derived values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -97,6 +97,10 @@ class Completion:
     def written(self) -> int:
         """Number of sampled tokens."""
         return sum(self.mask) if self.mask else len(self.token_ids)
+
+
+#: Called with a completion's problem, its index in the group, and itself.
+OnCompletion = Callable[[int, int, Completion], None]
 
 
 @dataclass(frozen=True, slots=True)

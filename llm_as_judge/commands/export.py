@@ -1,5 +1,6 @@
 """``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,24 +83,19 @@ def run_export(
 
 
 def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Policy, str]":
-    """The policy on its base weights as they are, into which to merge: 4 or 8 bits would round the adapter away.
-
-    Also says how far its log-probabilities are from those on the quantized base, on which the adapter was trained.
-    """
+    """The policy on its base weights as they are, as 4 or 8 bits would round the adapter, and how far off it is."""
     from llm_as_judge.policy.model import Policy
     from llm_as_judge.policy.sampling import PLAIN
     from llm_as_judge.types import DOMAINS, Completion, Question
     from llm_as_judge.workflow.prompt import Layer1
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-    prompt = Layer1(config.workflow)
-    asked = {domain: prompt(Question("", "What is 6 times 7?", domain)) for domain in DOMAINS}
-    pairs = [(asked[domain], workflow(source, domain)) for source in SHAPES.values() for domain in DOMAINS][:_COMPARED]
-
     def logprobs(policy: Policy) -> list[float]:
-        replies = [tuple(policy.tokenizer.encode(text, add_special_tokens=False)) for _, text in pairs]
-        prompts = [tuple(policy.encode(prompt)) for prompt, _ in pairs]
-        completions = [Completion("", *ids, (), "stop") for ids in zip(prompts, replies, strict=True)]
+        completions, prompt = list[Completion](), Layer1(config.workflow)
+        for source, domain in list(itertools.product(SHAPES.values(), DOMAINS))[:_COMPARED]:
+            asked = policy.encode(prompt(Question("", "What is 6 times 7?", domain)))
+            reply = policy.tokenizer.encode(workflow(source, domain), add_special_tokens=False)
+            completions.append(Completion("", tuple(asked), tuple(reply), (), "stop"))
         return [float(one) for row in policy.known_logprobs(completions, PLAIN, "padded", 4096) for one in row]
 
     quantized = logprobs(Policy.load(path, config.model, adapter=adapter))

@@ -48,11 +48,7 @@ def fetch_from_hub(hub_id: str, config: str | None, split: str) -> Sequence[Any]
 
 
 def download(
-    raw: Path,
-    names: Collection[str],
-    *,
-    fetch: Fetch = fetch_from_hub,
-    progress: Progress = lambda *_: None,
+    raw: Path, names: Collection[str], *, fetch: Fetch = fetch_from_hub, progress: Progress = lambda *_: None
 ) -> dict[str, Any]:
     """Fetch missing files; returns the facts of each new file.
 

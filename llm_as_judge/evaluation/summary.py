@@ -2,7 +2,7 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -79,10 +79,15 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
         by_problem=by_problem,
         between=_between(problems) if any(r.abstained for r in records) else None,
         abstained=sum(r.abstained for r in records),
-        unscored=_counted(records, lambda r: r.reason or r.error or r.outcome, lambda r: r.correct is None),
-        outcomes=_counted(records, lambda r: r.outcome),
-        invalid=_counted(records, lambda r: first_fatal(r) or r.error, lambda r: r.outcome == "invalid"),
-        shapes={domain: _counted([r for r in records if r.domain == domain], _plan_or_shape) for domain in domains},
+        unscored=_counted(r.reason or r.error or r.outcome for r in records if r.correct is None),
+        outcomes=_counted(r.outcome for r in records),
+        invalid=_counted(first_fatal(r) or r.error for r in records if r.outcome == "invalid"),
+        shapes={
+            domain: _counted(
+                name_of(r.source, domain) or r.shape or "no operator" for r in records if r.domain == domain
+            )
+            for domain in domains
+        },
         idle=mean([float(not r.operators) for r in runs]),
         tokens=mean([float(r.executor_tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
@@ -122,13 +127,5 @@ def _between(problems: Sequence[Sequence[RolloutEvent]]) -> tuple[float, float]:
     return with_abstentions(False), with_abstentions(True)
 
 
-def _plan_or_shape(record: RolloutEvent) -> str:
-    return name_of(record.source, record.domain) or record.shape or "no operator"
-
-
-def _counted(
-    records: Sequence[RolloutEvent],
-    key: Callable[[RolloutEvent], str],
-    wanted: Callable[[RolloutEvent], bool] = lambda record: True,
-) -> dict[str, int]:
-    return dict(Counter(key(r) for r in records if wanted(r)).most_common())
+def _counted(names: Iterable[str]) -> dict[str, int]:
+    return dict(Counter(names).most_common())

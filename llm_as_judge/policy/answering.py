@@ -15,11 +15,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import AttentionInterface
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy.attention import ATTENTION as TREE_ATTENTION
-from llm_as_judge.policy.attention import KeyValue, Tree, row_hidden
+from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue, Tree, row_hidden
 from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of
 from llm_as_judge.policy.local import draw, refuse
@@ -29,7 +27,6 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.tree import trunk
 from llm_as_judge.types import Completion
 
-ATTENTION = "llm_as_judge_answer_decode"
 #: Kernels sum in another order for lengths that are not multiples of this.
 _LENGTH_STEP = 64
 #: Prompts whose keys and values are kept: several samples of one prompt often follow each other.
@@ -139,7 +136,7 @@ class Answerer:
     def _prefill(self, prompt: tuple[int, ...]) -> tuple[list[KeyValue], Tensor]:
         """Keys and values of a prompt, per layer, and the logits [1, V] after it."""
         base = self.model.base
-        base.set_attn_implementation(TREE_ATTENTION)
+        base.set_attn_implementation(ATTENTION)
         tree, _ = trunk([prompt])
         caught: dict[int, KeyValue] = {}
         hidden = row_hidden(base, tree, Tree(tree.layout, prefill_kernel(base.device), caught=caught))
@@ -161,13 +158,13 @@ class Answerer:
         base, cache = self.model.base, self._cache
         last = [request.output[-1] for request in self._live[:size]]
         ids = torch.tensor([*last, *[0] * (size - len(last))], device=base.device)
-        base.set_attn_implementation(ATTENTION)
+        base.set_attn_implementation(DECODE)
         cache.begin(size)
         hidden = base.get_decoder()(
             input_ids=ids[:, None],
             position_ids=cache.lengths[:size, None].to(base.device),
             use_cache=False,
-            answers=cache,
+            store=cache,
         ).last_hidden_state[:, 0]
         return logits_of(base, hidden)
 
@@ -212,7 +209,7 @@ class Answerer:
                 logits.append(self._step()[:1])
             tokens = torch.tensor(request.output, device=base.device)[:, None]
             own = torch.cat(logits).float().log_softmax(-1).gather(-1, tokens)
-            base.set_attn_implementation(TREE_ATTENTION)
+            base.set_attn_implementation(ATTENTION)
             plain = plain_logprobs(base, Completion("", tuple(prompt), tuple(request.output), (), "stop"))
         self.drop()
         worst = apart(own[:, 0], plain, base.dtype)
@@ -296,23 +293,3 @@ class Cache:
         if length > capacity:
             pad = (0, 0, 0, -(-max(length, 3 * capacity // 2) // _LENGTH_STEP) * _LENGTH_STEP - capacity)
             self._layers = [(F.pad(key, pad), F.pad(value, pad)) for key, value in self._layers]
-
-
-def _attention(
-    module: Any,
-    query: Tensor,  # [rows, H, 1, D]
-    key: Tensor,  # [rows, heads, 1, D]
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    answers: Cache | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    if answers is None:
-        raise RuntimeError(f"attention {ATTENTION!r} is only for decoding by Answerer")
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    return answers.attend(module.layer_idx, query, key, value, scale), None
-
-
-AttentionInterface.register(ATTENTION, _attention)

@@ -26,6 +26,7 @@ from llm_as_judge.policy.forward import own_precision
 from llm_as_judge.policy.tree import Layout, Piece, TreePlan, dense_mask
 
 ATTENTION = "llm_as_judge_prefix_tree"
+DECODE = "llm_as_judge_decode"
 Kernel = Literal["cascade", "flex", "dense"]
 KeyValue = tuple[Tensor, Tensor]  # each [1, heads, T, D]
 
@@ -85,6 +86,24 @@ def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
         )
     hidden: Tensor = out.last_hidden_state[0]
     return hidden
+
+
+def decode_attention(
+    module: Any,
+    query: Tensor,  # [rows, H, 1, D]
+    key: Tensor,  # [rows, heads, 1, D]
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    store: Any = None,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """One decoding step by ``store.attend``, the cache's own attention. Returns [rows, 1, H, D]."""
+    if store is None:
+        raise RuntimeError(f"attention {DECODE!r} is only for decoding by LocalEngine and Answerer")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return store.attend(module.layer_idx, query, key, value, scale), None
 
 
 def attention(
@@ -241,4 +260,5 @@ def _flex() -> Callable[..., Any]:
 
 
 AttentionInterface.register(ATTENTION, attention)
+AttentionInterface.register(DECODE, decode_attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)

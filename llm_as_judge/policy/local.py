@@ -5,25 +5,24 @@ of a group: a decoding step attends to three caches (common, per prompt, per seq
 batch. Only the model types of ``policy.shareable`` are supported, and only while they compute plain full attention.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.attention import DECODE
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.prefill import Store, prefill
+from llm_as_judge.policy.prefill import prefill
 from llm_as_judge.policy.sampling import PLAIN, Sampling, sampling_logprobs
 from llm_as_judge.policy.shareable import why_not_attention
 from llm_as_judge.policy.tree import padded_batches
-from llm_as_judge.types import Completion
+from llm_as_judge.types import Completion, OnCompletion
 
-ATTENTION = "llm_as_judge_shared_prefix_decode"
 #: Rows are repacked when at most this share of them is still running.
 REPACK_BELOW = 0.75
 
@@ -41,15 +40,9 @@ class LocalEngine:
         self.version = version
 
     def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int = 1,
-        *,
-        sampling: Sampling = PLAIN,
-        max_new_tokens: int = 1024,
-        seed: int = 0,
-        on_completion: Callable[[int, int, Completion], None] | None = None,
-    ) -> list[list[Completion]]:
+        self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
+        seed: int = 0, on_completion: OnCompletion | None = None,
+    ) -> list[list[Completion]]:  # fmt: skip
         """``n`` completions of every prompt, in order. Temperature 0 is greedy, with log-probs at temperature 1.
 
         ``on_completion`` is called with the indices of prompt and completion when a sequence ends. The same seed and
@@ -87,7 +80,7 @@ class LocalEngine:
         ends = torch.tensor(sorted(self._policy.eos_token_ids), dtype=torch.long)
         hidden, store = prefill(base, prompts, n)
         logits = logits_of(base, hidden).repeat_interleave(n, 0)  # [P * n, V]
-        base.set_attn_implementation(ATTENTION)
+        base.set_attn_implementation(DECODE)
         while True:
             # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
             uniform = torch.rand(count, dtype=torch.float64, generator=noise)
@@ -113,41 +106,6 @@ class LocalEngine:
             ).last_hidden_state[:, 0]
             store.length += 1
             logits = logits_of(base, hidden)
-
-
-def decode_attention(
-    module: Any,
-    query: Tensor,  # [N, H, 1, D]
-    key: Tensor,  # [N, heads, 1, D]
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float | None = None,
-    dropout: float = 0.0,
-    store: Store | None = None,
-    **kwargs: Any,
-) -> tuple[Tensor, None]:
-    """One decoding step: attention to the common, the prompt's and the sequence's own keys, with one softmax."""
-    if store is None:
-        raise RuntimeError(f"attention {ATTENTION!r} is only for decoding by LocalEngine")
-    layer = store.append(module.layer_idx, key, value)
-    rows, all_heads, _, dim = query.shape
-    heads, own = key.shape[1], store.length + 1
-    grid = (store.prompts, store.group, heads)
-    scale = dim**-0.5 if scaling is None else scaling
-    # p prompts, g sequences per prompt, h key-value heads, s query heads per key-value head, k keys, d head size
-    asked = (query * scale).reshape(*grid, all_heads // heads, dim)
-    (common_k, common_v), (prompt_k, prompt_v) = layer.common, layer.prompt
-    own_k, own_v = (x[:, :, :own].reshape(*grid, own, dim) for x in layer.own)
-    at_common = torch.einsum("pghsd,hkd->phgsk", asked, common_k)
-    at_prompt = torch.einsum("pghsd,phkd->phgsk", asked, prompt_k) + store.prompt_mask
-    at_own = (asked @ own_k.mT).transpose(1, 2)
-    scores = torch.cat([at_common, at_prompt, at_own], -1)
-    weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
-    common, prompt, own_weights = torch.split(weights, [at_common.shape[-1], at_prompt.shape[-1], own], -1)
-    out = torch.einsum("phgsk,hkd->pghsd", common, common_v)
-    out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)
-    out = out + torch.einsum("phgsk,pghkd->pghsd", own_weights, own_v)
-    return out.reshape(rows, 1, all_heads, dim), None
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,6 +149,3 @@ def refuse(config: Any, longest: int = 0) -> None:
     """Raises ``ConfigError`` for models whose attention this engine does not support."""
     if reason := why_not_attention(config.get_text_config(), longest):
         raise ConfigError(f"generation.engine=local: {reason}; set generation.engine=vllm")
-
-
-AttentionInterface.register(ATTENTION, decode_attention)

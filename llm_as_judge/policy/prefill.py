@@ -57,6 +57,27 @@ class Store:
         layer.own[1][:, :, self.length] = value[:, :, 0]
         return layer
 
+    def attend(self, index: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Attention of ``query`` [N, H, 1, D] to common, prompt's and own keys, with ``key`` added, in one softmax."""
+        layer = self.append(index, key, value)
+        rows, all_heads, _, dim = query.shape
+        heads, own = key.shape[1], self.length + 1
+        grid = (self.prompts, self.group, heads)
+        # p prompts, g sequences per prompt, h key-value heads, s query heads per key-value head, k keys, d head size
+        asked = (query * scale).reshape(*grid, all_heads // heads, dim)
+        (common_k, common_v), (prompt_k, prompt_v) = layer.common, layer.prompt
+        own_k, own_v = (x[:, :, :own].reshape(*grid, own, dim) for x in layer.own)
+        at_common = torch.einsum("pghsd,hkd->phgsk", asked, common_k)
+        at_prompt = torch.einsum("pghsd,phkd->phgsk", asked, prompt_k) + self.prompt_mask
+        at_own = (asked @ own_k.mT).transpose(1, 2)
+        scores = torch.cat([at_common, at_prompt, at_own], -1)
+        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        common, prompt, own_weights = torch.split(weights, [at_common.shape[-1], at_prompt.shape[-1], own], -1)
+        out = torch.einsum("phgsk,hkd->pghsd", common, common_v)
+        out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)
+        out = out + torch.einsum("phgsk,pghkd->pghsd", own_weights, own_v)
+        return out.reshape(rows, 1, all_heads, dim)
+
 
 def prefill_kernel(device: torch.device) -> Kernel:
     """On other devices than the CPU a mask of a few thousand tokens is cheaper than compiling FlexAttention."""

@@ -23,10 +23,8 @@ def loading_options(kind: Quantization, device: torch.device, dtype: torch.dtype
     from transformers import BitsAndBytesConfig
 
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise ConfigError(
-            f"model.quantization={kind} needs the package bitsandbytes; install it: python -m pip install "
-            "'llm-as-judge[quantized]'"
-        )
+        cure = "install it: python -m pip install 'llm-as-judge[quantized]'"
+        raise ConfigError(f"model.quantization={kind} needs the package bitsandbytes; {cure}")
     if device.type not in ("cuda", "cpu"):
         raise ConfigError(f"model.quantization={kind} works on cuda and cpu, not on model.device={device.type}")
     if kind == "nf4":
@@ -47,10 +45,9 @@ def quantization_of(base: Any) -> Quantization:
 
 
 def fix_kernels(base: Any) -> None:
-    """Makes sampling and update compute the same on a CPU.
+    """Makes sampling and update compute the same on a CPU, where bitsandbytes has other kernels in evaluation mode.
 
-    There bitsandbytes takes other kernels in evaluation mode: one of 4 bits without a gradient, for which it converts
-    the weights for good, and one of 8 bits that rounds the activations, too.
+    That of 4 bits has no gradient and converts the weights for good, that of 8 bits rounds the activations, too.
     """
     for module in base.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):

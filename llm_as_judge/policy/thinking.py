@@ -4,14 +4,14 @@ Thoughts that reach the limit are closed by force, as in Qwen's documentation of
 given, so it is not trained on. Thoughts are sampled, trained on and kept in later turns like the rest of a reply.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.chat import THOUGHTS_END, joined, text_of, thinks
 from llm_as_judge.policy.sampling import PLAIN, Sampling
-from llm_as_judge.types import Completion
+from llm_as_judge.types import Completion, OnCompletion
 
 #: What closes thoughts that are too long (Qwen's documentation).
 _CLOSING = (
@@ -34,15 +34,9 @@ class ThinkingEngine:
         self.engine.sync(policy, version)
 
     def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int = 1,
-        *,
-        sampling: Sampling = PLAIN,
-        max_new_tokens: int = 1024,
-        seed: int = 0,
-        on_completion: Callable[[int, int, Completion], None] | None = None,
-    ) -> list[list[Completion]]:
+        self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
+        seed: int = 0, on_completion: OnCompletion | None = None,
+    ) -> list[list[Completion]]:  # fmt: skip
         """As ``LocalEngine.generate``; a reply that goes on after the limit is sampled in a second pass."""
         groups: list[list[Completion]] = self.engine.generate(
             prompts, n, sampling=sampling, max_new_tokens=self.limit, seed=seed

@@ -30,7 +30,7 @@ from llm_as_judge.llm.transport import Transport, model_names, parse_json
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.vllm_server import OwnServer
-from llm_as_judge.types import Completion
+from llm_as_judge.types import Completion, OnCompletion
 
 logger = logging.getLogger(__name__)
 
@@ -91,15 +91,9 @@ class VLLMEngine:
             shutil.rmtree(self._adapter_dir / before, ignore_errors=True)
 
     def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int = 1,
-        *,
-        sampling: Sampling = PLAIN,
-        max_new_tokens: int = 1024,
-        seed: int = 0,
-        on_completion: Callable[[int, int, Completion], None] | None = None,
-    ) -> list[list[Completion]]:
+        self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
+        seed: int = 0, on_completion: OnCompletion | None = None,
+    ) -> list[list[Completion]]:  # fmt: skip
         """``n`` completions of every prompt, in order. Raises ``ProviderError``.
 
         ``on_completion`` is called for all completions of a prompt when the last one is complete.

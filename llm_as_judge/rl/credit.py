@@ -37,11 +37,6 @@ class CreditedGroup:
     def contrast(self) -> bool:
         return any(self.advantages)
 
-    @property
-    def left_out(self) -> bool:
-        """Whether the judge abstained on one of its answers."""
-        return any(r.verdict.abstained for r in self.group.rollouts)
-
 
 def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | None = None) -> list[CreditedGroup]:
     """Rewards and advantages of a batch of groups. ``shuffle_seed`` first permutes the scored rewards."""

@@ -20,7 +20,18 @@ from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.chat import joined
 from llm_as_judge.rewards.custom import CustomRewards
-from llm_as_judge.types import Attempt, Completion, Execution, Group, Problem, Question, Reward, Rollout, Verdict
+from llm_as_judge.types import (
+    Attempt,
+    Completion,
+    Execution,
+    Group,
+    OnCompletion,
+    Problem,
+    Question,
+    Reward,
+    Rollout,
+    Verdict,
+)  # fmt: skip
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
@@ -35,7 +46,6 @@ _LEAST_CRASHES = 3
 
 #: ``(index of the problem, index in the group, ...)``
 Place = tuple[int, int]
-OnCompletion = Callable[[int, int, Completion], None]
 OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
@@ -48,15 +58,9 @@ class Engine(Protocol):
     """
 
     def generate(
-        self,
-        prompts: Sequence[Sequence[int]],
-        n: int = 1,
-        *,
-        sampling: "Sampling",
-        max_new_tokens: int = 1024,
-        seed: int = 0,
-        on_completion: OnCompletion | None = None,
-    ) -> list[list[Completion]]: ...
+        self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: "Sampling", max_new_tokens: int = 1024,
+        seed: int = 0, on_completion: OnCompletion | None = None,
+    ) -> list[list[Completion]]: ...  # fmt: skip
 
     def sync(self, policy: object, version: int) -> None: ...
 

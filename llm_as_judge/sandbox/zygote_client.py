@@ -157,13 +157,7 @@ class ZygoteClient:
             try:
                 command = wrapped(command) if mode == "full" else command
                 process = Popen(
-                    command,
-                    stdin=DEVNULL,
-                    stdout=DEVNULL,
-                    stderr=PIPE,
-                    env={},
-                    pass_fds=[fd],
-                    start_new_session=True,
+                    command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env={}, pass_fds=[fd], start_new_session=True
                 )
             except OSError as error:
                 raise SandboxFault(f"the zygote could not be started: {error}") from None

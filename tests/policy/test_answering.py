@@ -15,7 +15,7 @@ from torch import Tensor
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient
-from llm_as_judge.policy import answering, packed
+from llm_as_judge.policy import answering, attention, packed
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.local_server import LocalServer
@@ -102,7 +102,7 @@ def test_answers_are_the_base_models_own_whatever_the_adapter_is() -> None:
     answered(answerer(trained), [request])
     assert request.output == list(greedy.token_ids)
     assert request.output != list(moved[0][0].token_ids), "the adapter must matter, or this test shows nothing"
-    assert trained.model.training and trained.base.config._attn_implementation != answering.ATTENTION
+    assert trained.model.training and trained.base.config._attn_implementation != attention.DECODE
 
 
 def test_packed_weights_compute_the_same_and_leave_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, Qwen2Config, Qwen3Config
 
 from llm_as_judge.assembly.estimates import ModelSizes, sampling_memory, update_memory
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
-from llm_as_judge.policy import local, prefill, scoring
+from llm_as_judge.policy import attention, local, prefill, scoring
 from llm_as_judge.policy.forward import logits_of, own_precision
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
@@ -148,7 +148,7 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
             with policy.generation_weights(), own_precision(base):
                 chunk = [prompts[place] for place in places]
                 hidden, store = prefill.prefill(base, chunk, 1, capacity=NEW_TOKENS)
-                base.set_attn_implementation(local.ATTENTION)
+                base.set_attn_implementation(attention.DECODE)
                 store.length = NEW_TOKENS - 1
                 ids = torch.zeros(len(chunk), 1, dtype=torch.long)
                 states = base.get_decoder()(
