@@ -9,8 +9,14 @@ from llm_as_judge.types import Domain
 
 #: A record that several entries recognise belongs to the last of them.
 DATASETS: Mapping[str, Dataset] = {
-    module.__name__.rpartition(".")[2]: module.DATASET
-    for module in (gsm8k, math, squad2, hotpotqa, humaneval, mbpp, mmlu, commonsenseqa)
+    "gsm8k": gsm8k.DATASET,
+    "math": math.DATASET,
+    "squad2": squad2.DATASET,
+    "hotpotqa": hotpotqa.DATASET,
+    "humaneval": humaneval.DATASET,
+    "mbpp": mbpp.DATASET,
+    "mmlu": mmlu.DATASET,
+    "commonsenseqa": commonsenseqa.DATASET,
 }
 
 

@@ -34,6 +34,11 @@ class CreditedGroup:
     advantages: tuple[float, ...]
 
     @property
+    def left_out(self) -> bool:
+        """Whether the judge abstained on one of its answers."""
+        return any(r.verdict.abstained for r in self.group.rollouts)
+
+    @property
     def contrast(self) -> bool:
         return any(self.advantages)
 

@@ -101,7 +101,7 @@ def step_report(
         groups=len(credited),
         rollouts=len(rollouts),
         skipped_groups=sum(not c.contrast for c in credited),
-        left_out_groups=sum(any(r.verdict.abstained for r in c.group.rollouts) for c in credited),
+        left_out_groups=sum(c.left_out for c in credited),
         unscored=len(rollouts) - len(scored),
         abstained=abstained / (len(scored) + abstained) if abstained else 0.0,
         version=version,
