@@ -38,7 +38,7 @@ class Pairs:
     def __init__(self, config: Config, author: PolicyAuthor) -> None:
         """Raises ``DataError`` for too few problems and for workflows that cannot be used."""
         self.config, self.author = config, author
-        self._operators = load_operators(config.workflow.operators)
+        self._operators, self._varied = load_operators(config.workflow.operators), config.warmup.varied
         self._rng = Random(f"warm-up/{config.training.seed}")
         held_out = config.warmup.look_problems
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
@@ -82,7 +82,7 @@ class Pairs:
     def _source(self, domain: Domain, rng: Random) -> str:
         if own := [source for of, source in self._own if of == domain]:
             return rng.choice(own)
-        recipe, varied = recipes.draw(domain, rng, self._operators), self.config.warmup.varied
+        recipe, varied = recipes.draw(domain, rng, self._operators), self._varied
         head = self.config.workflow.prefill
         return recipes.write(recipe, domain, rng, varied=varied, one_instruction=not varied, class_first=head)
 
