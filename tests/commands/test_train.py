@@ -273,7 +273,9 @@ def fill(disk: Path, left: int = 0) -> None:
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "filler"}
+    """Every file but the filler and locks, which name the process."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "filler"]
+    return {path: path.read_bytes() for path in files if path.suffix != ".lock"}
 
 
 @pytest.mark.slow
