@@ -74,9 +74,8 @@ class Pairs:
 
     def _pair(self, question: Question, rng: Random) -> Completion:
         source = self._source(question.domain, rng)
-        first = self._completion(question, source)
         if not self.config.workflow.repairs or rng.random() < 0.5:
-            return first
+            return self._completion(question, source)
         return self._repair(question, source, rng)
 
     def _source(self, domain: Domain, rng: Random) -> str:
@@ -117,11 +116,11 @@ class Pairs:
 
 def _broken(source: str, rng: Random) -> tuple[str, str] | None:
     """``source`` with one of its names in the place of another, so that lint refuses it, and what a policy is told."""
-    words = list(re.finditer(r"\b[A-Za-z]\w{2,}", source.removeprefix(CLASS_HEAD)))
-    start = len(source) - len(source.removeprefix(CLASS_HEAD))
+    body = source.removeprefix(CLASS_HEAD)
+    head, words = source.removesuffix(body), list(re.finditer(r"\b[A-Za-z]\w{2,}", body))
     for _ in range(_TRIES):
         place, other = rng.choice(words), rng.choice(words)[0]
-        text = source[: start + place.start()] + other + source[start + place.end() :]
+        text = head + body[: place.start()] + other + body[place.end() :]
         facts = lint(text)
         if facts.shape != "invalid" and any(finding.fatal for finding in facts.findings):
             return text, message(Execution("invalid", None, findings=facts.findings))

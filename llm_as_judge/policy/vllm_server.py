@@ -107,11 +107,11 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
         "generation-config": "vllm",  # the API's defaults, not those of the model's own file
         "logprobs-mode": "processed_logprobs",  # log-probs of the sampling distribution
     }
-    # Not the console script, which fails in builds whose distribution is not called "vllm".
     if config.model.quantization == "nf4":
         options |= {"quantization": "bitsandbytes", "load-format": "bitsandbytes"}
     elif config.model.quantization == "int8":
         raise ConfigError("model.quantization=int8: vLLM quantizes to nf4 only; set nf4, or generation.engine=local")
+    # Not the console script, which fails in builds whose distribution is not called "vllm".
     start = [engine.python or sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
     return [*start, *(word for key, value in options.items() for word in (f"--{key}", str(value))), *engine.options]
 

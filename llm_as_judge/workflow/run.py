@@ -106,11 +106,7 @@ class WorkflowRunner:
         """The outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
         facts = self._read(source, question.entry_point, self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
-        return (
-            Execution("invalid", None, error="; ".join(fatal), **picked(facts, "findings shape digest"))
-            if fatal
-            else None
-        )
+        return Execution("invalid", None, error="; ".join(fatal), **_said(facts)) if fatal else None
 
     async def feedback(self, execution: Execution, question: Question) -> str:
         """What the policy is told about an attempt (``workflow.feedback``); empty if there is nothing to repair."""
@@ -145,7 +141,7 @@ class WorkflowRunner:
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)
-        return replace(result, calls=finished, crashes=crashes, **picked(facts, "findings shape digest"))
+        return replace(result, calls=finished, crashes=crashes, **_said(facts))
 
 
 class _Calls:
@@ -231,7 +227,8 @@ class _Call:
                 with _ours("the client of the executor"):
                     reply = await runner.llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
             except PromptRefused as error:
-                why = "does not fit the executor's context" if error.cause == "context" else "is refused by it"
+                too_long = error.cause == "context"
+                why = "does not fit the executor's context" if too_long else "is refused by the executor"
                 raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
@@ -291,6 +288,10 @@ class Budget:
         finally:
             self.tokens += reservation.tokens - tokens
             self.cost += reservation.cost - cost
+
+
+def _said(facts: Facts) -> dict[str, Any]:
+    return picked(facts, "findings shape digest")
 
 
 @contextmanager
