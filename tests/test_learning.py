@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.problems import embedded_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.sampler import DomainSampler
-from llm_as_judge.embedded.tasks.generate import problems
 from llm_as_judge.events import Event, RolloutEvent
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.pipeline import TrainerParts
@@ -53,7 +53,7 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
             draft = name_of(event.text, event.domain).split("_")[0]
             found[event.dataset].append(draft == WANTED[event.dataset])
 
-    pool = [problem for problem in problems("math", "train", 300) if problem.question.dataset in WANTED]
+    pool = [problem for problem in embedded_problems("train")[:300] if problem.question.dataset in WANTED]
     parts = TrainerParts(
         policy=author.policy, engine=author.engine,
         sampler=DomainSampler({"math": pool}, {"math": 1.0, "code": 0.0, "qa": 0.0}, config.training.seed),

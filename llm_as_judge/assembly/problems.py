@@ -1,20 +1,19 @@
-"""Training and evaluation problems of a run: generated, or from the configured files."""
+"""Training and evaluation problems of a run: those of the embedded world, or from the configured files."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config, DataConfig
 from llm_as_judge.data.problems import measured_problems, read_problems, spread, unseen
 from llm_as_judge.data.sampler import DomainSampler
-from llm_as_judge.embedded.tasks.generate import Split
-from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import DOMAINS, Domain, Problem
 
-#: Distinct problems per domain of an embedded run.
-_EMBEDDED_POOL = 400
+#: Problems of the embedded world, written by ``scripts/nano/problems.py``; half of each domain's are of one kind.
+_EMBEDDED = Path(__file__).parents[1] / "embedded/problems"
 _EMBEDDED_VALIDATION = 60
 
 
@@ -43,9 +42,8 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
     """
     data, validating = config.data, config.training.eval_every > 0
     if data.generated:
-        pools = _pools(data, "train", min(data.max_problems or _EMBEDDED_POOL, _EMBEDDED_POOL))
-        training = [problem for pool in pools.values() for problem in pool]
-        others = _pools(data, "train", 2 * _EMBEDDED_VALIDATION, seed=1) if validating else {}
+        training = [problem for pool in _pools(data, "train", data.max_problems).values() for problem in pool]
+        others = _pools(data, "validation") if validating else {}
         fresh = {domain: unseen(pool, training) for domain, pool in others.items()}
         validation = DomainSampler(fresh, data.domain_ratios).sample(_EMBEDDED_VALIDATION) if validating else []
     else:
@@ -61,6 +59,11 @@ def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem
     """``eval_problems`` held-out problems, at most ``limit``: generated, or spread over ``test_dataset``."""
     if data.generated:
         pools = _pools(data, "heldout", data.eval_problems)
+        if scarce := [d for d, pool in pools.items() if len(pool) < data.eval_problems * data.domain_ratios[d]]:
+            raise ConfigError(
+                f"data.eval_problems={data.eval_problems}: the embedded world has {len(pools[scarce[0]])} held-out "
+                f"problems of {scarce[0]}; ask for fewer"
+            )
         return DomainSampler(pools, data.domain_ratios).sample(data.eval_problems)[:limit]
     return _read(data, "test_dataset", min(limit or data.eval_problems, data.eval_problems))
 
@@ -76,5 +79,13 @@ def _read(data: DataConfig, name: str, limit: int | None) -> list[Problem]:
     return measured_problems(path, limit, data.fields)
 
 
-def _pools(data: DataConfig, split: Split, n: int, seed: int = 0) -> dict[Domain, list[Problem]]:
-    return {d: generated(d, split, n, seed=seed) for d in DOMAINS if data.domain_ratios[d] > 0}
+def _pools(data: DataConfig, name: str, limit: int | None = None) -> dict[Domain, list[Problem]]:
+    """The first ``limit`` problems of each domain with a share."""
+    found = embedded_problems(name)
+    return {d: [p for p in found if p.question.domain == d][:limit] for d in DOMAINS if data.domain_ratios[d] > 0}
+
+
+@lru_cache
+def embedded_problems(name: str) -> tuple[Problem, ...]:
+    """The problems ``train``, ``validation`` or ``heldout`` of the embedded world."""
+    return tuple(replace(problem, place="") for problem in read_problems(_EMBEDDED / f"{name}.jsonl.gz"))

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from llm_as_judge.embedded import lexicon
-from llm_as_judge.embedded.tasks import coding
-from llm_as_judge.embedded.tasks.generate import KINDS as KINDS_OF
-from llm_as_judge.embedded.tasks.generate import Split, asked, coding_task, maths_task, passage, split_of
-from llm_as_judge.embedded.tasks.maths import Task
-from llm_as_judge.embedded.tasks.reading import Passage
+from world import coding, lexicon
+from world.generate import KINDS as KINDS_OF
+from world.generate import Split, asked, coding_task, maths_task, passage, split_of
+from world.maths import Task
+from world.reading import Passage
+
 from llm_as_judge.judging.prompts import build_prompt
 from llm_as_judge.operators.prompts import SHORT
 

@@ -28,9 +28,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from torch.multiprocessing.spawn import spawn
 from transformers import Lfm2Config, Lfm2ForCausalLM
+from world import lexicon, reading
 
-from llm_as_judge.embedded import lexicon
-from llm_as_judge.embedded.tasks import reading
 from llm_as_judge.rl.ranks import Ranks, add_up_gradients, join
 from llm_as_judge.types import DOMAINS, Question
 from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, short_prompt, system_prompt

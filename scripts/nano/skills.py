@@ -13,11 +13,11 @@ from typing import Any
 import corpus
 from nano_tokenizer import chat_ids
 from tokenizers import Tokenizer
+from world import coding
+from world.generate import KINDS, asked, coding_task, maths_task, passage
 
 from llm_as_judge.embedded.engine import NanoEngine, Request
 from llm_as_judge.embedded.server import EXECUTOR
-from llm_as_judge.embedded.tasks import coding
-from llm_as_judge.embedded.tasks.generate import KINDS, asked, coding_task, maths_task, passage
 from llm_as_judge.evaluation.intervals import wilson_interval
 from llm_as_judge.operators.prompts import SHORT
 from llm_as_judge.operators.reading import field

@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from nano_tokenizer import ASSISTANT_ID, END_ID, PAD_ID, SYSTEM_ID, USER_ID
 from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
+from world.generate import KINDS, solved
 
-from llm_as_judge.embedded.tasks.generate import KINDS, solved
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.weights import load_tokenizer

@@ -7,15 +7,13 @@ import pytest
 from helpers.finished import EMBEDDED
 from helpers.samples import write_lines
 
-from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.assembly.problems import embedded_problems, open_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.files import MARKER
 from llm_as_judge.data.problems import read_problems, spread, unseen
 from llm_as_judge.data.process import Job, process
 from llm_as_judge.data.settings import load_settings
-from llm_as_judge.embedded.tasks.generate import problems as generated
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.types import DOMAINS
 
 
 def own_file(path: Path, *counts: tuple[str, int]) -> Path:
@@ -71,11 +69,12 @@ def test_a_choice_has_every_domain_in_its_share_and_trained_problems_are_counted
     assert open_problems(load_config(EMBEDDED, [f"train_dataset={train}", f"test_dataset={test}", only])).seen == 3
 
 
-@pytest.mark.slow
-def test_generated_problems_for_validation_are_neither_trained_on_nor_measured() -> None:
+def test_embedded_problems_for_validation_are_neither_trained_on_nor_measured() -> None:
     found = open_problems(load_config(EMBEDDED, ["eval_every=5"]))
     state = found.sampler.state_dict()
     assert state["problems"] == open_problems(load_config(EMBEDDED)).digest
-    training = [problem for domain in DOMAINS for problem in generated(domain, "train", 400)]
-    assert len(found.validation) == 60 and found.seen == 0
+    training = embedded_problems("train")
+    assert len(training) == 1200 and len(found.validation) == 60 and found.seen == 0
     assert unseen(found.validation, [*training, *found.heldout]) == found.validation
+    with pytest.raises(ConfigError, match="eval_problems=3000: the embedded world has 500 held-out problems of math"):
+        open_problems(load_config(EMBEDDED, ["eval_problems=3000"]))

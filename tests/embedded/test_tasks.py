@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from problems import FILES, made
 from tokenizers import Tokenizer
+from world import coding, lexicon, maths, reading
+from world.generate import KINDS, Split, problems, split_of
 
+from llm_as_judge.assembly.problems import embedded_problems
 from llm_as_judge.assembly.services import open_judge
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.embedded import lexicon
 from llm_as_judge.embedded.server import EXECUTOR
-from llm_as_judge.embedded.tasks import coding, maths, reading
-from llm_as_judge.embedded.tasks.generate import KINDS, Split, problems, split_of
 from llm_as_judge.judging.calibration import PLAIN, Pair, calibrate
 from llm_as_judge.types import DOMAINS, Domain, Problem
 
@@ -81,9 +82,17 @@ def test_problems_belong_to_their_split_and_the_seed_decides() -> None:
                 assert {split_of(part) for part in parts} == {side}, question
     assert problems("qa", "train", 5, seed=1) == problems("qa", "train", 5, seed=1)
     assert problems("qa", "train", 5, seed=1) != problems("qa", "train", 5, seed=2)
+    assert problems("qa", "train", 5) == problems("qa", "train", 9)[:5]
     drawn = problems("math", "train", 6)
     assert [p.question.dataset for p in drawn] == ["sums", "chains", "relays", "chains", "sums", "chains"]
     assert all(p.question.id.startswith(f"embedded/{p.question.dataset}/") for p in drawn)
+
+
+def test_the_shipped_problems_are_those_of_the_generator() -> None:
+    for name, (_, count, _) in FILES.items():
+        for domain in DOMAINS:
+            shipped = [problem for problem in embedded_problems(name) if problem.question.domain == domain]
+            assert len(shipped) == count and shipped[:20] == [p for p in made(name, 20) if p.question.domain == domain]
 
 
 def fitted(rows: np.ndarray, kinds: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ from dataclasses import replace
 from random import Random
 from typing import Literal, TypeVar
 
-from llm_as_judge.embedded.tasks import coding, maths, reading
 from llm_as_judge.types import Domain, Problem, Question, Reference
+from world import coding, maths, reading
 
 Split = Literal["pretrain", "train", "heldout"]
 _BUCKETS: tuple[Split, ...] = ("pretrain",) * 16 + ("train",) * 2 + ("heldout",) * 2  # fmt: skip

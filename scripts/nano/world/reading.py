@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from llm_as_judge.embedded.lexicon import (
+from world.lexicon import (
     CITIES,
     FIRST_NAMES,
     INSTRUMENTS,
@@ -20,7 +20,7 @@ from llm_as_judge.embedded.lexicon import (
     TITLES,
     WORKS,
 )  # fmt: skip
-from llm_as_judge.embedded.tasks.maths import Story, Task
+from world.maths import Story, Task
 
 #: Phrases between a name and a fact about it; short, so that a convolution of width four covers both.
 PHRASES = BORN, JOB, PLAYS, SELLS, LIES_IN = " comes from", " was a", " plays", " sells", " lies in"

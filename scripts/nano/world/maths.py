@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from llm_as_judge.embedded.lexicon import BOXES, FIRST_NAMES, ITEMS, pronoun
+from world.lexicon import BOXES, FIRST_NAMES, ITEMS, pronoun
 
 _LETTERS = "abcdefgh"
 
