@@ -92,6 +92,9 @@ class TrainingConfig(Strict):
         "sequence_mask", description="Correction of log-probabilities that differ between engine and trainer."
     )
     importance_sampling_cap: Float = Field(3.0, gt=0, description="Cap of importance weights (truncated or masked).")
+    importance_sampling_clip_min: Float = Field(
+        0.0, ge=0, description="Lower bound of importance weights (raised to it or masked, as in IcePop); 0 = none."
+    )
     lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead of the update; 0 = off.")
     stale_policy: Literal["behaviour", "truncate"] = Field(
         "truncate",
@@ -107,7 +110,10 @@ class TrainingConfig(Strict):
     micro_batch_tokens: int = Field(
         16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); does not affect results."
     )
-    save_every: int = Field(50, ge=0, description="Steps between checkpoints; all are kept. 0 = only at the end.")
+    save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
+    keep_checkpoints: int = Field(
+        0, ge=0, description="Newest checkpoints kept, besides the one with the best validation; 0 = all."
+    )
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Maximum prompt length in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Maximum workflow length in tokens.")
@@ -122,6 +128,11 @@ class TrainingConfig(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "TrainingConfig":
+        if self.importance_sampling_clip_min >= self.importance_sampling_cap:
+            raise ValueError(
+                f"importance_sampling_clip_min={self.importance_sampling_clip_min} must be less than "
+                f"importance_sampling_cap={self.importance_sampling_cap}"
+            )
         if self.lookahead and self.stale_policy == "truncate" and self.importance_sampling == "off":
             raise ValueError(
                 f"lookahead={self.lookahead} with stale_policy=truncate needs importance weights, but "

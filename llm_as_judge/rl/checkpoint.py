@@ -22,13 +22,15 @@ import torch
 from safetensors import SafetensorError
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import naming, sha256_of
+from llm_as_judge.files import naming, read_json, sha256_of
 from llm_as_judge.policy.model import Policy
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 2
 MANIFEST = "checkpoint.json"
+#: Scores of the validation after a step, beside its checkpoint's files.
+VALIDATION = "validation.json"
 _STEP = re.compile(r"step_(\d+)")
 
 
@@ -125,10 +127,7 @@ def load(path: Path, policy: Policy, optimizer: torch.optim.Optimizer) -> Traini
 
 def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Path | None:
     """The undamaged checkpoint with the highest step in ``directory``, or None; ``warn`` reports damaged ones."""
-    if not directory.is_dir():
-        return None
-    numbered = [(int(m[1]), p) for p in directory.iterdir() if (m := _STEP.fullmatch(p.name)) and p.is_dir()]
-    for _, path in sorted(numbered, reverse=True):
+    for path in _newest_first(directory):
         try:
             verify(path)
         except DataError as error:
@@ -136,6 +135,22 @@ def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Pat
         else:
             return path
     return None
+
+
+def prune(directory: Path, keep: int) -> list[Path]:
+    """Removes all checkpoints but the ``keep`` newest and, of the validated ones, the newest of the best."""
+    newest = _newest_first(directory)
+    scores = {path: score for path in newest if (score := read_json(path / VALIDATION).get("overall")) is not None}
+    best = max(scores, key=lambda path: scores[path], default=None)
+    gone = [path for path in newest[keep:] if path != best]
+    for path in gone:
+        shutil.rmtree(path)
+    return gone
+
+
+def _newest_first(directory: Path) -> list[Path]:
+    found = directory.iterdir() if directory.is_dir() else ()
+    return sorted((path for path in found if step_of(path) and path.is_dir()), key=step_of, reverse=True)
 
 
 def step_of(path: Path) -> int:

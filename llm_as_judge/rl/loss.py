@@ -64,8 +64,8 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
     - gspo: one ratio per sequence, the geometric mean of its tokens' ratios (arXiv 2507.18071).
 
     Settings have TRL's names and meaning, with three exceptions. ``cispo`` caps the ratio at 1 + ``epsilon_high``, as
-    in the paper; TRL's ``epsilon_high`` is the cap itself. ``importance_sampling`` and its cap are TRL's
-    ``vllm_importance_sampling_mode`` and ``..._clip_max``. With ``mask_truncated_completions`` a truncated completion
+    in the paper; TRL's ``epsilon_high`` is the cap itself. ``importance_sampling``, its cap and its minimum are TRL's
+    ``vllm_importance_sampling_mode``, ``..._clip_max`` and ``..._clip_min``. With ``mask_truncated_completions`` a truncated completion
     counts nowhere; TRL masks its tokens, but its reward stays in the group's mean and deviation, and its row in the
     divisor of grpo, gspo and dr_grpo.
 
@@ -113,19 +113,19 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
 
 
 def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:
-    """Weights [B, T] or [B, 1] that correct for the engine's distribution, and the number of tokens above the cap.
+    """Weights [B, T] or [B, 1] that correct for the engine's distribution, and the number of tokens beyond the bounds.
 
-    The weight is exp(``old`` - sampling log-prob) of the token or the sequence. Above the cap it is truncated, or the
-    token (the sequence) is masked, as in TRL. No gradient.
+    The weight is exp(``old`` - sampling log-prob) of the token or the sequence. Above the cap or below the minimum it
+    is truncated, or the token (the sequence) is masked, as in TRL and IcePop (Ling Team 2025). No gradient.
     """
     one = torch.ones((), dtype=old.dtype, device=old.device)
     if inputs.sampling_logprobs is None or config.importance_sampling == "off":
         return one, 0.0
-    mask, cap = inputs.mask, config.importance_sampling_cap
+    mask, low, cap = inputs.mask, config.importance_sampling_clip_min, config.importance_sampling_cap
     difference = torch.where(mask, old.detach() - inputs.sampling_logprobs.to(old), 0.0)
     if config.importance_sampling.startswith("sequence"):
         difference = difference.sum(-1, keepdim=True)
     weights = difference.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
-    beyond = weights > cap
-    kept = weights.clamp(max=cap) if config.importance_sampling.endswith("truncate") else weights.masked_fill(beyond, 0)
+    beyond, truncates = (weights > cap) | (weights < low), config.importance_sampling.endswith("truncate")
+    kept = weights.clamp(low, cap) if truncates else weights.masked_fill(beyond, 0)
     return kept, float((beyond & mask).sum())

@@ -8,12 +8,13 @@ step is one uninterrupted call on the device's thread, so the last finished step
 import asyncio
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import BudgetSpent
 from llm_as_judge.events import CheckpointEvent, EvalEvent, StepReport
+from llm_as_judge.files import write_json
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
@@ -64,7 +65,7 @@ class Trainer:
                 if parts.on_step is not None:
                     parts.on_step(report)
                 if parts.evaluate is not None and config.eval_every and self.step % config.eval_every == 0:
-                    parts.log(EvalEvent(step=self.step, scores=await parts.evaluate(self.step)))
+                    await self._validate(parts.evaluate)
         except TrainingStopped:
             raise
         except (KeyboardInterrupt, asyncio.CancelledError, Exception):
@@ -77,6 +78,12 @@ class Trainer:
             await self.pipeline.close()
         self.save()
         return report
+
+    async def _validate(self, evaluate: Callable[[int], Awaitable[Mapping[str, float]]]) -> None:
+        scores = await evaluate(self.step)
+        self.parts.log(EvalEvent(step=self.step, scores=scores))
+        if (saved := self.parts.checkpoint_dir / f"step_{self.step}").is_dir():
+            write_json(saved / checkpoint.VALIDATION, scores)
 
     async def _step(self, end: int) -> StepReport:
         """One step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
@@ -157,6 +164,8 @@ class Trainer:
         path = checkpoint.save(parts.checkpoint_dir, parts.policy, optimizer, state, **about)
         self._saved = state.step
         parts.log(CheckpointEvent(step=state.step, path=str(path)))
+        if self.config.training.keep_checkpoints:
+            checkpoint.prune(parts.checkpoint_dir, self.config.training.keep_checkpoints)
 
     async def _save_after_error(self) -> None:
         """Saves on the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly."""

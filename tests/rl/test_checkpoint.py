@@ -18,6 +18,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import Event, RunEvent
+from llm_as_judge.files import write_json
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.checkpoint import TrainingState
@@ -49,6 +50,14 @@ def test_latest_is_the_highest_complete_step_and_another_shape_is_refused(tmp_pa
     for other in (tiny_policy(rank=2), tiny_policy(hidden=16), tiny_policy(lora_target_modules=["q_proj"])):
         with pytest.raises((DataError, ConfigError), match="step_1"):
             checkpoint.load(path, other, optimizer_of(other))
+
+
+def test_the_newest_and_the_best_validated_checkpoints_are_kept(tmp_path: Path) -> None:
+    for path, score in zip(saved(tmp_path, 1, 2, 3, 4, 5), (0.1, 0.9, 0.9, None, None), strict=True):
+        write_json(path / checkpoint.VALIDATION, {"overall": score})
+    assert checkpoint.prune(tmp_path, 5) == []
+    assert [path.name for path in checkpoint.prune(tmp_path, 1)] == ["step_4", "step_2", "step_1"]
+    assert checkpoint.verify(tmp_path / "step_3") == checkpoint.verify(tmp_path / "step_5") == "r"
 
 
 def flip_a_bit(path: Path) -> None:

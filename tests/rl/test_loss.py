@@ -105,9 +105,8 @@ def slow_importance(inputs: LossInputs, settings: TrainingConfig, i: int, j: int
     level, kind = settings.importance_sampling.split("_")
     tokens = range(LENGTHS[i]) if level == "sequence" else [j]
     weight = math.exp(sum(float(inputs.old_logprobs[i, t] - inputs.sampling_logprobs[i, t]) for t in tokens))
-    if weight <= settings.importance_sampling_cap:
-        return weight
-    return settings.importance_sampling_cap if kind == "truncate" else 0.0
+    low, high = settings.importance_sampling_clip_min, settings.importance_sampling_cap
+    return weight if low <= weight <= high else 0.0 if kind == "mask" else min(max(weight, low), high)
 
 
 def slow_loss(inputs: LossInputs, settings: TrainingConfig, logprobs: Tensor) -> float:
@@ -152,9 +151,10 @@ VARIANTS = [
     *({"loss_type": t, "beta": b} for t in get_args(LossType) for b in (0.0, 0.1)),
     *({"loss_type": t, "beta": 0.1, "use_bias_correction_kl": False} for t in get_args(LossType)),
     *(
-        {"loss_type": t, "importance_sampling": mode, "importance_sampling_cap": 1.2, "beta": 0.1}
+        {"loss_type": t, "importance_sampling": mode, "importance_sampling_cap": 1.2, "beta": 0.1, **bound}
         for t in get_args(LossType)
         for mode in IMPORTANCE
+        for bound in ({}, {"importance_sampling_clip_min": 0.8})
     ),
 ]
 

@@ -228,17 +228,18 @@ async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) 
 
 async def test_learning_rate_and_validation_follow_their_schedules(tmp_path: Path) -> None:
     async def evaluate(step: int) -> dict[str, float]:
-        return {"val_accuracy": 0.5}
+        return {"overall": 1 / step}
 
     reports, events = list[StepReport](), Events()
-    schedule = {"warmup_steps": 4, "learning_rate": 1e-3, "max_steps": 3}
+    schedule = {"warmup_steps": 4, "learning_rate": 1e-3, "max_steps": 3, "save_every": 1, "keep_checkpoints": 1}
     trainer = bandit_trainer(tmp_path, reports=reports, events=events, evaluate=evaluate, eval_every=2, **schedule)
     await trainer.train(2)
     await trainer.train()  # up to max_steps
     assert trainer.step == 3 and checkpoint.latest(tmp_path) == tmp_path / "step_3"
     await trainer.train(2)
     assert [r.learning_rate for r in reports] == pytest.approx([2.5e-4, 5e-4, 7.5e-4, 1e-3, 1e-3])
-    assert [(e["step"], e["scores"]["val_accuracy"]) for e in events.of("eval")] == [(2, 0.5), (4, 0.5)]
+    assert [(e["step"], e["scores"]["overall"]) for e in events.of("eval")] == [(2, 0.5), (4, 0.25)]
+    assert {path.name for path in tmp_path.glob("step_*")} == {"step_2", "step_5"}
 
 
 async def test_prompts_that_do_not_fit_are_redrawn_and_reported(tmp_path: Path) -> None:
