@@ -1,15 +1,17 @@
 """Experiment tracking of a training run with trackio, wandb or tensorboard.
 
 Metrics have TRL's names where TRL has them, with the prefix ``train/`` of its trainers. The groups are ``train``,
-``eval`` (validations, and ``eval/heldout`` before the first step and after the last) and ``rollout``.
+``eval`` (validations, and ``eval/heldout`` before the first step and after the last) and ``rollout``. So has the table
+``completions``.
 """
 
 import logging
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -19,10 +21,14 @@ from llm_as_judge.assembly.run_folder import Started
 from llm_as_judge.config.schema import TrackingConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.summary import Summary
-from llm_as_judge.events import StepReport
+from llm_as_judge.events import RolloutEvent, StepReport
 from llm_as_judge.files import picked
 
 logger = logging.getLogger(__name__)
+
+#: Columns of the table of completions, and the trackers that have tables.
+COLUMNS = ("step", "problem", "completion", "answer", "correct", "reason", "reward", "advantage")
+TABLES = ("trackio", "wandb")
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,9 @@ class Tracking:
     """All trackers of a run; one that fails is dropped with a warning."""
 
     settings: TrackingConfig
+    table_every: int = 0  # steps; 0: no table of completions
     _open: dict[str, Any] = field(default_factory=dict)
+    _rows: list[list[Any]] = field(default_factory=list)  # of the step that is being logged
 
     def begin(self, run: Started) -> None:
         tools, project = self.settings.report_to, self.settings.project
@@ -71,8 +79,16 @@ class Tracking:
             for name in tools:
                 self._open[name] = _open_tracker(name, project, run)
 
+    def rollout(self, event: RolloutEvent) -> None:
+        """A rollout of the step that ``step`` reports next."""
+        if self._open and self.table_every and event.step % self.table_every == 0:
+            self._rows.append([getattr(event, "source" if name == "completion" else name) for name in COLUMNS])
+
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
+        rows, self._rows = self._rows, []
+        for name in TABLES if rows else ():
+            self._tell(name, partial(_log_table, sys.modules.get(name), rows, report.step))
 
     def evaluation(self, step: int, summary: Summary, problems: str = "") -> None:
         """A validation, or with ``problems`` (``heldout/``) an evaluation of other problems."""
@@ -85,26 +101,38 @@ class Tracking:
 
     def each(self, method: str, *given: Any, **named: Any) -> None:
         """Call a method of every run; one that fails is dropped."""
-        for name, run in list(self._open.items()):
-            try:
-                with redirect_stdout(sys.stderr):
-                    getattr(run, method)(*given, **named)
-            except Exception as error:  # tracking must not stop the training
-                what = f"{type(error).__name__}: {error}"
-                logger.warning("%s failed and gets no more metrics of this run: %s", name, what)
-                del self._open[name]
+        for name in list(self._open):
+            self._tell(name, lambda run: getattr(run, method)(*given, **named))
+
+    def _tell(self, name: str, tell: Callable[[Any], object]) -> None:
+        """Call ``tell`` with the tracker's run, if it is open."""
+        try:
+            with redirect_stdout(sys.stderr):
+                if name in self._open:
+                    tell(self._open[name])
+        except Exception as error:  # tracking must not stop the training
+            what = f"{type(error).__name__}: {error}"
+            logger.warning("%s failed and gets no more metrics of this run: %s", name, what)
+            del self._open[name]
+
+
+def _log_table(tool: Any, rows: list[list[Any]], step: int, run: Any) -> None:
+    run.log({"completions": tool.Table(columns=list(COLUMNS), data=rows)}, step=step)
 
 
 @contextmanager
-def tracking(settings: TrackingConfig) -> Iterator[Tracking]:
-    """Opens the configured trackers. Raises ``ConfigError`` at once for a missing library."""
+def tracking(settings: TrackingConfig, table_every: int = 0) -> Iterator[Tracking]:
+    """Opens the configured trackers, with a table of completions every ``table_every`` steps (0: none).
+
+    Raises ``ConfigError`` at once for a missing library.
+    """
     for name in settings.report_to:
         if find_spec(name) is None:
             raise ConfigError(
                 f"tracking.report_to names {name}, which is not installed: python -m pip install "
                 f"'llm-as-judge[{name}]', or train without it: --set tracking.report_to=none"
             )
-    found = Tracking(settings)
+    found = Tracking(settings, table_every)
     try:
         yield found
     finally:

@@ -22,7 +22,7 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.records import read_records, write_records
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
-from llm_as_judge.events import LayersEvent, PromptEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.events import Event, LayersEvent, PromptEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
@@ -88,7 +88,8 @@ async def open_training(
 
     Raises ``ConfigError``, ``DataError``, ``ProviderError`` or ``OSError`` before any work is done.
     """
-    with tracking(config.tracking) as tracked, open_folder(config, resume=resume, progress=progress) as folder:
+    trackers = tracking(config.tracking, config.training.save_every)
+    with trackers as tracked, open_folder(config, resume=resume, progress=progress) as folder:
         async with open_services(config, progress) as services:
             progress.say(services.sandbox.describe().summary)
             problems = open_problems(config, measured=measured)  # a missing file is reported before minutes of loading
@@ -136,6 +137,11 @@ def _parts(
         log.log(PromptEvent(step=step, problem=asked.id, question=asked.statement, user=prompt.user, examples=shown))
         return prompt
 
+    def logged(event: Event) -> None:
+        log.log(event)
+        if isinstance(event, RolloutEvent):
+            tracked.rollout(event)
+
     def step_done(report: StepReport) -> None:
         log.log(UsageEvent(step=report.step, models=to_builtins(services.usage())))
         tracked.step(report)
@@ -147,7 +153,7 @@ def _parts(
         sampler=problems.sampler,
         build_prompt=build_prompt,
         rollout=services.training,
-        log=log.log,
+        log=logged,
         checkpoint_dir=folder.checkpoints,
         buffer=recall,
         on_step=step_done,

@@ -1,8 +1,9 @@
 """``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from llm_as_judge.policy.model import Policy
 
 CARD = "README.md"
+_ADAPTER = "adapter_config.json"
 _COMPARED = 8  # prompts on which two precisions of the base are compared
 
 
@@ -29,6 +31,7 @@ class Exported:
     files: Mapping[str, int]  # bytes of each
     scores: bool  # whether the card has scores
     note: str = ""  # how far a merged model is from the quantized base with the adapter
+    pushed: str = ""  # address on the hub
 
 
 def run_export(
@@ -53,9 +56,8 @@ def run_export(
         verify(checkpoint)
     saved = checkpoint / "config.yaml"
     trained = load_config(saved) if saved.is_file() and saved.read_text(encoding="utf-8").strip() else config
-    path = config.base_model.path
-    on_hub = base_model is not None or (path.count("/") == 1 and not Path(path).exists() and ":" not in path)
-    name = base_model or (path if on_hub else config.base_model.key)
+    path, hub_id = config.base_model.path, base_model or _hub_id(config)
+    name = hub_id or config.base_model.key
     kept, note = config.model.quantization, ""
     if merge and kept != "none":
         policy, note = _in_full_precision(path, config, checkpoint)
@@ -65,7 +67,7 @@ def run_export(
     training, rows = _training_results(read_json(checkpoint / MANIFEST), trained), _evaluations(checkpoint, config)
     card = model_card(
         trained, folder.resolve().name, name, dtype, step_of(checkpoint), training, rows, _mix(trained), note,
-        on_hub=on_hub, merged=merge,
+        on_hub=hub_id is not None, merged=merge,
     )  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -107,6 +109,47 @@ def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Pol
     )
 
 
+def _hub_id(config: "Config") -> str | None:
+    path = config.base_model.path
+    return path if path.count("/") == 1 and not Path(path).exists() and ":" not in path else None
+
+
+def check_target(repository: str, base_model: str | None, *, merge: bool) -> None:
+    """Raises ``ConfigError`` without a token, or if the hub's ``repository`` holds an adapter of another base model."""
+    import huggingface_hub as hub
+
+    if base_model is None:
+        raise ConfigError("--push needs the base model's name on the hub: add --base-model OWNER/NAME")
+    if hub.get_token() is None:
+        raise ConfigError("--push needs a token of the hub: run hf auth login, or set HF_TOKEN")
+    with _hub_errors(repository):
+        hub.whoami()
+        if not hub.file_exists(repository, _ADAPTER):
+            return
+        found = read_json(Path(hub.hf_hub_download(repository, _ADAPTER))).get("base_model_name_or_path")
+    if merge or found != base_model:
+        what = "a merged model" if merge else f"one of {base_model}"
+        raise ConfigError(f"{repository} holds an adapter of {found}, not {what}; push to another name")
+
+
+def push(folder: Path, repository: str) -> str:
+    """Uploads an exported folder to the hub in one commit; returns the address."""
+    import huggingface_hub as hub
+
+    with _hub_errors(repository, f"; {folder} is written, so upload it later: hf upload {repository} {folder}"):
+        hub.create_repo(repository, exist_ok=True)
+        hub.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload with llm-as-judge export")
+    return f"{hub.constants.ENDPOINT}/{repository}"
+
+
+@contextmanager
+def _hub_errors(repository: str, cure: str = "") -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # also of its HTTP library, which differs between versions
+        raise ConfigError(f"--push {repository}: {' '.join(str(error).split())}{cure}") from error
+
+
 def _check_new(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not empty; name a new folder")
@@ -142,6 +185,7 @@ def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
     merge: Annotated[bool, typer.Option("--merge", help="Whole model with the adapter merged in.")] = False,
     base_model: Annotated[str | None, typer.Option(metavar="ID", help="Hugging Face id of the base model.")] = None,
+    to: Annotated[str | None, typer.Option("--push", metavar="OWNER/NAME", help="Upload it to the hub too.")] = None,
     checkpoint: cli.Checkpoint = None,
     as_json: cli.AsJson = False,
 ) -> None:
@@ -151,10 +195,14 @@ def export(
     """
     _check_new(folder)  # before torch is loaded
     settings = options.load()
+    if to is not None:
+        check_target(to, base_model or _hub_id(settings), merge=merge)
     chosen = cli.AdapterOptions(checkpoint).choose(settings)
     if chosen is None:
         raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
+    if to is not None:
+        result = replace(result, pushed=push(folder, to))
     if as_json:
         cli.print_json(result)
         return
@@ -164,4 +212,4 @@ def export(
         cli.show(console, result.note)
     if not result.scores:
         cli.show(console, "the model card has no scores; run llm-as-judge evaluate before the export to include them")
-    cli.show(console, f"publish it with: hf upload OWNER/NAME {folder}")
+    cli.show(console, f"pushed to {result.pushed}" if to else f"publish it with: hf upload OWNER/NAME {folder}")

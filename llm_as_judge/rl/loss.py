@@ -65,9 +65,9 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
 
     Settings have TRL's names and meaning, with three exceptions. ``cispo`` caps the ratio at 1 + ``epsilon_high``, as
     in the paper; TRL's ``epsilon_high`` is the cap itself. ``importance_sampling``, its cap and its minimum are TRL's
-    ``vllm_importance_sampling_mode``, ``..._clip_max`` and ``..._clip_min``. With ``mask_truncated_completions`` a truncated completion
-    counts nowhere; TRL masks its tokens, but its reward stays in the group's mean and deviation, and its row in the
-    divisor of grpo, gspo and dr_grpo.
+    ``vllm_importance_sampling_mode``, ``..._clip_max`` and ``..._clip_min``. With ``mask_truncated_completions`` a
+    truncated completion counts nowhere; TRL masks its tokens, but its reward stays in the group's mean and deviation,
+    and its row in the divisor of grpo, gspo and dr_grpo.
 
     ``use_bias_correction_kl`` multiplies the KL term by the ratio, so that its gradient is that of the KL itself
     (DeepSeek-V3.2, arXiv 2512.02556). The estimate of the KL is k3 of http://joschu.net/blog/kl-approx.html.

@@ -1,14 +1,18 @@
 """Exported policies as other programs read them, and model cards with recorded scores only."""
 
+import base64
 import json
 import re
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED
+from helpers.processes import program
+from helpers.web import Handler, serving
 from huggingface_hub import ModelCard
 from peft import PeftModel
 from safetensors import SafetensorError
@@ -169,3 +173,70 @@ def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(config: C
     printed = cli("export", "merged", "--merge")
     assert "model.safetensors" in printed and "hf upload" in printed
     cli.refused("export", "out")
+
+
+class Hub(Handler):
+    """The hub's HTTP interface as far as an upload needs it; ``files`` by repository and name."""
+
+    files: ClassVar[dict[str, bytes]] = {}
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        if self.path == "/api/whoami-v2":
+            right = self.headers["Authorization"] == "Bearer hf_right"
+            return self.send(200 if right else 401, {"name": "me"} if right else {"error": "Invalid token"})
+        found = self.files.get(self.path.strip("/").replace("resolve/main/", ""))
+        kind = {"X-Error-Code": "EntryNotFound"}
+        if found:
+            kind = {"ETag": '"a"', "X-Repo-Commit": "c" * 40, "X-Linked-Size": str(len(found))}
+        body = found.decode() if found and self.command == "GET" else ""
+        self.send(200 if found else 404, body, **kind)
+
+    def do_POST(self) -> None:
+        body = self.raw()
+        if self.headers["Authorization"] != "Bearer hf_right":
+            self.send(401, {"error": "Invalid token"})
+        elif self.path.endswith("/preupload/main"):
+            files = [
+                {"path": f["path"], "uploadMode": "regular", "shouldIgnore": False} for f in json.loads(body)["files"]
+            ]
+            self.send(200, {"files": files})
+        elif self.path.endswith("/commit/main"):
+            repository = self.path.removeprefix("/api/models/").removesuffix("/commit/main")
+            for line in (json.loads(line) for line in body.splitlines()):
+                if line["key"] == "file":
+                    self.files[f"{repository}/{line['value']['path']}"] = base64.b64decode(line["value"]["content"])
+            commit = {"commitUrl": f"http://{self.headers['Host']}/me/mine/commit/c", "commitOid": "c" * 40}
+            self.send(200, {**commit, "pullRequestUrl": None})
+        else:
+            self.send(200, {"url": f"http://{self.headers['Host']}/me/mine", "id": "me/mine", "name": "me/mine"})
+
+
+@pytest.mark.slow
+def test_push_uploads_the_folder_and_never_over_another_bases_adapter(config: Config, here: Path) -> None:
+    trained(config)
+
+    def export(folder: str, *words: str, token: str = "hf_right", base: str = "Org/Base") -> Any:
+        named = ("--base-model", base) if base else ()
+        command = (sys.executable, "-m", "llm_as_judge", "export", folder, "--push", "me/mine", *named, *words)
+        return program(*command, HF_ENDPOINT=address, HF_TOKEN=token, HF_HOME=here / "hub", HF_HUB_OFFLINE="0")
+
+    with serving(Hub) as address:
+        for words, reason in (
+            ({"token": ""}, "needs a token of the hub: run hf auth login"),
+            ({"base": ""}, "add --base-model OWNER/NAME"),
+            ({"token": "hf_wrong"}, "Invalid user token"),
+        ):
+            refused = export("refused", **words)
+            assert refused.returncode and reason in refused.stderr and not Hub.files, refused.stderr
+        done = export("one")
+        assert done.returncode == 0 and f"pushed to {address}/me/mine" in done.stdout, done.stderr
+        sent = {name.removeprefix("me/mine/"): data for name, data in Hub.files.items()}
+        assert sent == {path.name: path.read_bytes() for path in (here / "one").iterdir()}
+        assert export("two").returncode == 0
+        for words, what in ((["--merge"], "a merged model"), (["--base-model", "Org/Other"], "one of Org/Other")):
+            refused = export("three", *words)
+            assert f"me/mine holds an adapter of Org/Base, not {what}; push to another name" in refused.stderr
+            assert not (here / "three").exists()

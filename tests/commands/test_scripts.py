@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import typer.main
+import yaml
 from helpers.finished import as_options, run_settings
 from helpers.processes import ROOT, program
 
@@ -77,6 +78,21 @@ def executable(path: Path, text: str) -> Path:
 
 def run_script(name: str, *words: object, **environment: object) -> subprocess.CompletedProcess[str]:
     return program(ROOT / "scripts" / name, *words, **environment)
+
+
+def test_the_skypilot_task_is_shell_and_runs_the_command_line_as_it_is(tmp_path: Path) -> None:
+    task = yaml.safe_load((ROOT / "scripts/skypilot.yaml").read_text(encoding="utf-8"))
+    assert set(task) == {"name", "resources", "workdir", "envs", "secrets", "setup", "run"}
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    executable(tmp_path / ".venv/bin/torchrun", '#!/bin/sh\necho "$@"\n')
+    script = (
+        f"cd {tmp_path}; set -eu; export SKYPILOT_NUM_GPUS_PER_NODE=2 CONFIG={task['envs']['CONFIG']}\n{task['run']}"
+    )
+    assert program("bash", "-n", "-c", task["setup"]).returncode == 0
+    first = program("bash", "-c", script).stdout.split()
+    (tmp_path / "checkpoints/qwen25-7b/grpo_mixed/step_1").mkdir(parents=True)
+    assert program("bash", "-c", script).stdout.split() == [*first, "--resume"]
+    assert first == "--nproc-per-node 2 -m llm_as_judge train --config config/training.yaml".split()
 
 
 # The whole pipeline

@@ -53,7 +53,7 @@ def test_metrics_are_the_steps_figures_and_a_failing_tool_ends_nothing(caplog: p
     assert {name.partition("/")[0] for name in found} == {"train", "rollout"}
     assert found["train/clip_ratio/region_mean"] == 0.25 and math.isnan(found["train/kl"])
     good, bad = Kept(), Kept(fails=True)
-    found = Tracking(TrackingConfig(), {"bad": bad, "good": good})
+    found = Tracking(TrackingConfig(), 0, {"bad": bad, "good": good})
     with caplog.at_level(logging.WARNING):
         found.step(REPORT)
         found.step(REPORT)
@@ -91,7 +91,7 @@ def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
         pytest.skip("none of trackio, wandb, tensorboard is there; make peers installs two of them")
     changes = run_settings(
         here, address, rollout_batch_size=1, num_return_sequences_in_group=2, eval_problems=2,
-        baselines="none", **{"tracking.report_to": f"[{', '.join(tools)}]"},
+        baselines="none", save_every=2, **{"tracking.report_to": f"[{', '.join(tools)}]"},
     )  # fmt: skip
     own = {"TRACKIO_DIR": here / "trackio", "WANDB_MODE": "offline"}
     done = program(sys.executable, "-m", "llm_as_judge", "train", *as_options(changes), **own)
@@ -106,3 +106,8 @@ def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
         assert {step: m["train/reward"] for step, m in told if "train/reward" in m} == pytest.approx(rewards)
         assert [m["eval/accuracy"] for _, m in told if "eval/accuracy" in m] == [validated]
         assert [step for step, m in told if "eval/heldout/accuracy" in m] == [0, 2]
+        (table,) = (m["completions"]["_value"] for _, m in told if "completions" in m)
+        written = [event for event in log if event["kind"] == "rollout" and event.get("step") == 2]
+        shown = [(row["problem"], row["completion"], row["correct"], row["advantage"]) for row in table]
+        assert len(table) == 2 and {row["step"] for row in table} == {2}
+        assert shown == [(e["problem"], e["text"], e["correct"], e["advantage"]) for e in written]
