@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import msgspec
 import yaml
 
-from llm_as_judge.types import Attempt, Domain, Exchange, OperatorCall, Outcome, Tier
+from llm_as_judge.types import Attempt, Domain, Exchange, Kind, Like, OperatorCall, Outcome, Tier, kind_of
 
 _LATEST = 1e11  # Unix seconds, in the year 5138
 _LONGEST = 1e9  # seconds of a call or a rollout
@@ -79,6 +79,7 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     index: int = 0  # of the problem in an evaluation
     sample: int = 0  # of the problem in an evaluation
     dataset: str = ""
+    like: Like | None = None  # as of the question
     workflow: str | None = None  # as it was run, unless that is ``text``
     completion_tokens: int = 0
     finish_reason: str = ""
@@ -109,6 +110,10 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
         durations = (self.seconds, *(call.seconds for call in calls), *(one.seconds for one in exchanges))
         if not all(0 <= seconds <= _LONGEST for seconds in durations):
             raise ValueError("a duration is out of range")
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.domain, self.like)
 
     @property
     def source(self) -> str:

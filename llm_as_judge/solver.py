@@ -18,11 +18,11 @@ from llm_as_judge.assembly.policy import load_author, newest_checkpoint
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.errors import DataError
 from llm_as_judge.files import picked
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.types import DOMAINS, Attempt, Completion, Domain, Execution, Question
+from llm_as_judge.types import Attempt, Completion, Domain, Execution, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 #: Maximum number of questions per call of the policy.
@@ -146,11 +146,10 @@ class Solver:
         it. With ``fallback`` the executor answers directly if the workflow fails. Raises ``ConfigError``,
         ``DataError`` for a problem that is empty or too long, ``InfrastructureError`` if the executor fails.
         """
-        if domain not in DOMAINS:
-            raise ConfigError(f"domain {domain!r}: unknown; use one of {', '.join(DOMAINS)}")
+        like = self.config.data.like(domain)
         if not problem.strip():
             raise DataError("the problem is empty; give its text")
-        question = Question("program", problem, domain, context, entry_point, tuple(public_tests))
+        question = Question("program", problem, domain, context, entry_point, tuple(public_tests), like=like)
         return await self.answer(question, draw, fallback=fallback)
 
     async def answer(

@@ -1,11 +1,28 @@
 """Core data types, as frozen dataclasses. Standard library only; no behaviour beyond derived values."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Domain = Literal["math", "code", "qa"]
-DOMAINS: tuple[Domain, ...] = ("math", "code", "qa")
+#: The built-in domains. Each names a kind of answer: a number or formula, the source of a function, text.
+Kind = Literal["math", "code", "qa"]
+DOMAINS: tuple[Kind, ...] = ("math", "code", "qa")
+#: Name of a built-in domain or of one of ``data.domains``.
+Domain = str
+#: What the answers of a domain of ``data.domains`` are like: those of a built-in one, or the letter of a choice.
+Like = Literal[Kind, "choice"]
+
+
+def kind_of(domain: Domain, like: Like | None) -> Kind:
+    """The built-in domain whose rules, limits and workflows apply."""
+    return next((kind for kind in DOMAINS if kind == (like or domain)), "qa")
+
+
+def in_order(names: Iterable[Domain]) -> list[Domain]:
+    """The domains of a table, each once: the built-in ones first, then the others by name."""
+    found = set(names)
+    return [*(domain for domain in DOMAINS if domain in found), *sorted(found.difference(DOMAINS))]
+
 
 #: How a workflow run ended. ``fault`` is a failure of ours and stays unscored; the policy is to blame for the others.
 Outcome = Literal["finished", "invalid", "raised", "timeout", "memory", "output_limit", "budget", "fault"]
@@ -23,6 +40,11 @@ class Question:
     entry_point: str | None = None
     public_tests: tuple[str, ...] = ()  # assert statements that call ``entry_point``
     dataset: str = ""
+    like: Like | None = None  # None: ``domain`` is built-in
+
+    @property
+    def kind(self) -> Kind:
+        return kind_of(self.domain, self.like)
 
     @property
     def statement(self) -> str:

@@ -91,11 +91,13 @@ assert "no findings" in command("workflow", "lint", "w.py")
         use="""
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.judging.prompts import DATASET_LINES
+from llm_as_judge.types import Question
 assert "riddles" in command("data", "inspect", "--file", "riddles.jsonl")
 assert "12 answers of 12 records, 0 faults" in command("data", "check", "--file", "riddles.jsonl")
 command(*"data process --datasets riddles --raw . --out out --train-size 20 --test-size 4".split())
 assert open("out/test/riddles_test.jsonl").read().count("piano") == 2
-assert DATASET_LINES['riddles'] == 'Any synonym will do.' and metric_of('riddles', ['qa']) == 'squad2'
+assert DATASET_LINES['riddles'] == 'Any synonym will do.'
+assert metric_of(Question('q', '?', 'qa', dataset='riddles')) == 'squad2'
 """,
     ),
     "reward term": Extension(

@@ -31,7 +31,7 @@ class Runner:
     """One call of a fixed size for any workflow; its answer is the plan's name."""
 
     async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-        name = name_of(source, question.domain)
+        name = name_of(source)
         call = OperatorCall(name, {}, {}, (Exchange("", "", "stop", 100, 20, 0.0, 0.0),))
         return Execution("finished", name.split("_")[0], (call,)) if name else Execution("invalid", None)
 
@@ -50,7 +50,7 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
 
     def log(event: Event) -> None:
         if isinstance(event, RolloutEvent) and event.step > STEPS - LAST:
-            draft = name_of(event.text, event.domain).split("_")[0]
+            draft = name_of(event.text).split("_")[0]
             found[event.dataset].append(draft == WANTED[event.dataset])
 
     pool = [problem for problem in embedded_problems("train")[:300] if problem.question.dataset in WANTED]

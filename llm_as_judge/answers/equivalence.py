@@ -32,7 +32,7 @@ from llm_as_judge.answers.restating import asked, is_asked, restates, unknowns
 from llm_as_judge.answers.sameness import form_of, other_form, same
 from llm_as_judge.answers.units import UNITS, may_have, split_unit, units
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
-from llm_as_judge.types import Domain
+from llm_as_judge.types import Kind
 
 #: ``unproved``: undecided because a proof was not completed within the effort allowed.
 Comparison = Literal["same", "undecided", "unproved"]
@@ -54,7 +54,7 @@ _NOUN = re.compile(r"(.*\d.*?) ((?:square |cubic )?units?|[A-Za-z]{2}[A-Za-z ]*)
 _CODE = re.compile(r"0\d+|\d*\.\d*0|\d+E\d+", re.IGNORECASE)
 
 
-def equivalent(a: str, b: str, domain: Domain) -> bool:
+def equivalent(a: str, b: str, domain: Kind) -> bool:
     """Whether two answers are certainly the same. Symmetric, without tolerance."""
     if domain == "code":
         return bool(a.strip()) and last_block(a) == last_block(b)
@@ -91,7 +91,7 @@ def _qa_form(text: str) -> str:
 def compare(
     answer: str,
     references: Sequence[str],
-    domain: Domain,
+    domain: Kind,
     question: str = "",
     *,
     cut_off: bool = False,
@@ -114,12 +114,12 @@ def compare(
     return "same" if accepted else "unproved" if effort.gave_up else "undecided"
 
 
-def matches(answer: str, references: Sequence[str], domain: Domain, question: str = "") -> bool:
+def matches(answer: str, references: Sequence[str], domain: Kind, question: str = "") -> bool:
     """Whether ``compare`` finds the answer to be one of the references."""
     return compare(answer, references, domain, question) == "same"
 
 
-def _accepted(answer: str, golds: Sequence[str], domain: Domain, question: str, cut_off: bool, any_mark: bool) -> bool:
+def _accepted(answer: str, golds: Sequence[str], domain: Kind, question: str, cut_off: bool, any_mark: bool) -> bool:
     if domain == "code":
         return any(equivalent(answer, gold, domain) for gold in golds)
     if is_error(answer):
@@ -139,7 +139,7 @@ def _accepted(answer: str, golds: Sequence[str], domain: Domain, question: str, 
     return False
 
 
-def _readings(answer: str, domain: Domain, question: str, cut_off: bool) -> tuple[str, ...]:
+def _readings(answer: str, domain: Kind, question: str, cut_off: bool) -> tuple[str, ...]:
     """The whole answer as given, if it is short enough, and what it states."""
     stated = statement(answer, domain, question)
     if cut_off:  # what was stated may be continued, except in a closed box or tag

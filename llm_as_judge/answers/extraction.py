@@ -14,7 +14,7 @@ from llm_as_judge.answers.restating import doubtful, restates
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import unit_named
 from llm_as_judge.answers.values import labelled, read
-from llm_as_judge.types import Domain
+from llm_as_judge.types import Kind
 
 #: Characters of a reply that are read, from its end.
 LONGEST_REPLY = 8000
@@ -86,14 +86,14 @@ def visible(text: str) -> str:
     return re.sub(r"(?<=[\s$])\*\*(?=\S)([^*\n]{1,300})(?<=\S)\*\*(?!\w)", r"\1", text).strip()[-LONGEST_REPLY:]
 
 
-def extract_answer(text: str, domain: Domain) -> str:
+def extract_answer(text: str, domain: Kind) -> str:
     """The statement of a reply or, without one, the whole text; for code, the source without its markdown fence."""
     if domain == "code":
         return last_block(text)
     return statement(text, domain) or visible(text).strip("*").strip()
 
 
-def statement(text: str, domain: Domain, question: str = "") -> str | None:
+def statement(text: str, domain: Kind, question: str = "") -> str | None:
     """What a reply states as its answer after some lead or in some markup; None if it states nothing that way."""
     text = visible(text)
     while closing := _CLOSING.search(text, max(0, len(text) - 80)):
@@ -252,7 +252,7 @@ def amount(sentence: str, question: str) -> str | None:
     return found[2] if found and (found[1] or found[3]) and restates(found[1], question, found[3]) else None
 
 
-def _sentence(text: str, domain: Domain, question: str) -> tuple[str, int] | None:
+def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
     """What the last sentence says that something is ("We find that x < 3", "It is Paris"), and where it starts."""
     text = text.rstrip("*").removesuffix(".")
     before, sentence = closing_sentence(text)

@@ -121,8 +121,8 @@ def same_answers(metric: Metric, answer: str, question: Question) -> str:
         return _plain((_FLEXIBLE.findall(answer) or [""])[-1])
     if metric == "choice":
         return chosen_letter(answer, question.text)
-    said = last_boxed(visible(answer)) or extract_answer(answer, question.domain)
-    return normalize_squad(said) if question.domain == "qa" else "".join(said.split()).strip("$.")
+    said = last_boxed(visible(answer)) or extract_answer(answer, question.kind)
+    return normalize_squad(said) if question.kind == "qa" else "".join(said.split()).strip("$.")
 
 
 def _math(answer: str, question: Question, reference: Reference) -> Scores:

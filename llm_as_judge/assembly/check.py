@@ -11,10 +11,11 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms, parse
+from llm_as_judge.data.forms import PLAIN, Forms, parse
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
@@ -48,7 +49,7 @@ class GoldReport:
 
 
 async def check_golds(
-    paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox, fields: Fields = NO_FIELDS
+    paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox, data: DataConfig = PLAIN
 ) -> GoldReport:
     """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind.
 
@@ -59,14 +60,14 @@ async def check_golds(
     failures: list[Failure] = []
     checks: list[Awaitable[list[Failure]]] = []
     files = [file for path in paths for file in files_in(path)]
-    empty, known = set(files), [(file, Forms(file, fields)) for file in files]
+    empty, known = set(files), [(file, Forms(file, data)) for file in files]
     for file, forms, place, record in ((one, forms, *found) for one, forms in known for found in read(one)):
         empty.discard(file)
         records += 1
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, forms, record, place)
+            problem, answers = _parsed(dataset, forms, record, place, data)
         except DataError as error:
             failures.append(Failure(place, str(error)))
         else:
@@ -104,9 +105,9 @@ async def check_before(
         raise DataError(f"{faults}{cure}")
     for judge in judges:
         if isinstance(judge, OwnJudge) and (first := next(filter(judge.decides, problems), None)):
-            await judge.try_out(first, workflow(SHAPES["direct"], first.question.domain))
+            await judge.try_out(first, workflow(SHAPES["direct"], first.question.kind))
     if extra and problems:
-        text = workflow(SHAPES["direct"], problems[0].question.domain)
+        text = workflow(SHAPES["direct"], problems[0].question.kind)
         completion, ran = Completion(text, (), (), (), "stop"), Execution("finished", problems[0].reference.first or "")
         await extra.try_out(Rollout(problems[0], completion, text, ran, Verdict(True, "none"), Reward(0.0)))
 
@@ -156,11 +157,13 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     return [Failure(question.id, reason) for reason in reasons]
 
 
-def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
+def _parsed(
+    dataset: Dataset | None, forms: Forms, record: Record, place: str, data: DataConfig
+) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a record, and replies that must be judged correct."""
     if dataset is None:
         dataset, record = forms(record)
-    problem = replace((dataset.parse if dataset else parse)(record), place=place)
+    problem = replace(dataset.parse(record) if dataset else parse(record, data), place=place)
     if dataset:
         return problem, dataset.golds(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

@@ -78,7 +78,9 @@ def load_author(
         engine = ThinkingEngine(engine, policy.tokenizer, config.generation.thinking_tokens)
     if config.workflow.repairs:
         _ = policy.user_turn  # refused now, not after the first batch
-    return PolicyAuthor(policy, engine, Layer1(config.workflow), config, step_of(adapter) if adapter else 0)
+    return PolicyAuthor(
+        policy, engine, Layer1(config.workflow, config.data.domains), config, step_of(adapter) if adapter else 0
+    )
 
 
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:

@@ -49,7 +49,7 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
     else:
         training = _read(data, "train_dataset", data.max_problems)
         validation = _read(data, "val_dataset", data.eval_problems) if validating else []
-    by_domain = {d: [p for p in training if p.question.domain == d] for d in DOMAINS}
+    by_domain = {d: [p for p in training if p.question.domain == d] for d in data.domain_ratios}
     sampler = DomainSampler(by_domain, data.domain_ratios, config.training.seed)
     heldout = heldout_problems(data) if measured else []
     return Problems(sampler, validation, heldout, len(heldout) - len(unseen(heldout, training)))
@@ -74,9 +74,9 @@ def _read(data: DataConfig, name: str, limit: int | None) -> list[Problem]:
         hint = ", or set eval_every=0" if name == "val_dataset" else ""
         raise ConfigError(f"data.{name} is not set; name a JSONL file{hint}")
     if name == "train_dataset":  # its copies are drawn more often
-        problems = read_problems(path, data.fields)
+        problems = read_problems(path, data)
         return spread(problems, limit) if limit else problems
-    return measured_problems(path, limit, data.fields)
+    return measured_problems(path, limit, data)
 
 
 def _pools(data: DataConfig, name: str, limit: int | None = None) -> dict[Domain, list[Problem]]:

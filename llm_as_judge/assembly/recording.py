@@ -104,7 +104,7 @@ def _weights(config: Config) -> list[str]:
 
 def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:
     """The name ends in eight hexadecimal digits of what decides the records."""
-    scored = [metric_of(p.question.dataset, (p.question.domain,)) for p in problems]
+    scored = [metric_of(p.question) for p in problems]
     by: list[Any] = ["official", "math" in scored and verifies_math()]
     if config.judge.function:
         settings = decisive(config, ("judge",))["judge"]

@@ -54,7 +54,10 @@ async def open_services(
 
     ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
     """
-    enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward, config.workflow.repairs)
+    enhance, reward = (
+        load_enhancer(config.workflow, config.data.domains),
+        RewardFunction(config.reward, config.workflow.repairs),
+    )
     own_rewards = load_rewards(config.reward, reward.slack / 2)
     roles = ROLES if judging else ROLES[:1]
     hosted = HostedModels(config)

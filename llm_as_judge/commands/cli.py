@@ -17,12 +17,12 @@ import typer
 from llm_as_judge.answers.code import is_name
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import json_text
-from llm_as_judge.types import DOMAINS, Domain, Question
+from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_as_judge.config.schema import Config
+    from llm_as_judge.config.schema import Config, DataConfig
 
 
 class Interrupted(Exception):
@@ -62,7 +62,9 @@ Checkpoint = Annotated[
 RunName = Annotated[
     str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log (default: latest run).")
 ]
-DomainName = Annotated[str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code or qa.")]
+DomainName = Annotated[
+    str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code, qa or one of data.domains.")
+]
 EntryPoint = Annotated[
     str | None,
     typer.Option("--entry-point", metavar="NAME", callback=function_name, help="Function to write, for code problems."),
@@ -249,16 +251,8 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
         echo("\n".join(f"{name:{width}}  {value}" for name, value in rows))
 
 
-def make_question(text: str, domain: str, entry_point: str | None = None) -> Question:
+def make_question(text: str, domain: str, data: "DataConfig", entry_point: str | None = None) -> Question:
     """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
     if not text.strip():
         raise ConfigError("the problem is empty; give its text or --file FILE")
-    return Question(id="cli", text=text, domain=check_domain(domain), entry_point=entry_point)
-
-
-def check_domain(domain: str) -> Domain:
-    """``domain`` if it exists; else raises ``ConfigError``."""
-    for known in DOMAINS:
-        if domain == known:
-            return known
-    raise ConfigError(f"--domain {domain!r}: unknown domain; use one of {', '.join(DOMAINS)}")
+    return Question("cli", text, domain, entry_point=entry_point, like=data.like(domain))

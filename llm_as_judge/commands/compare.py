@@ -51,7 +51,7 @@ async def run_comparison(
     from llm_as_judge.views.terminal import comparison_table
     from llm_as_judge.workflow.shapes import shapes_of
 
-    problems = measured_problems(data, limit, config.data.fields) if data else heldout_problems(config.data, limit)
+    problems = measured_problems(data, limit, config.data) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
     if config.answered_by() and config.generation.engine == "vllm":
         raise ConfigError(
@@ -94,7 +94,7 @@ async def run_comparison(
             lambda n: log("votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
         )  # fmt: skip
         sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
-    plans_of: dict[str, str] = {domain: f"{drafts} x {DRAFTS[domain]}" for domain in policy.domains}
+    plans_of: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
     further = [
         *chosen,
         row(comparison.CONSTANT, [[record] for record in constant], constants),

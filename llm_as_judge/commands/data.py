@@ -1,16 +1,17 @@
 """``llm-as-judge data``: from raw benchmark files to a mixed training set."""
 
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import yaml
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from llm_as_judge.config.schema import DataConfig
     from llm_as_judge.data.settings import Mix
 
 app = typer.Typer(help="Download, check, mix and inspect problems.", no_args_is_help=True, rich_markup_mode=None)
@@ -30,6 +31,9 @@ Fields = Annotated[
         metavar="YAML",
         help="Paths of your own records, such as {problem: prompt.0.content, answer: solution}.",
     ),
+]
+Domains = Annotated[
+    str | None, typer.Option("--domains", metavar="YAML", help="Your own domains, such as {legal: {answer: text}}.")
 ]
 Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder.")]
 
@@ -60,9 +64,12 @@ def process(
         typer.Option(metavar="FILE", help="Your own problems: a file or hub:owner/name (repeatable)."),
     ] = None,
     fields: Fields = None,
+    domains: Domains = None,
     train_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the training mix.")] = None,
     test_size: Annotated[int | None, typer.Option(metavar="N", help="Lines in the test mix.")] = None,
-    ratios: Annotated[str | None, typer.Option(metavar="MATH:QA:CODE", help="Domain shares, e.g. 4:3:3.")] = None,
+    ratios: Annotated[
+        str | None, typer.Option(metavar="MATH:QA:CODE", help="Domain shares, e.g. 4:3:3 or {math: 1, legal: 2}.")
+    ] = None,
     val_fraction: Annotated[
         float | None, typer.Option(metavar="SHARE", help="Share of the training part held out for validation.")
     ] = None,
@@ -85,7 +92,7 @@ def process(
             say(f"no benchmark is in {raw}: using only your own problems")
     changes = {"train_size": train_size, "test_size": test_size, "val_fraction": val_fraction, "seed": seed}
     mix = _mix(config, datasets, domain_ratios=_ratios(ratios), **changes)
-    job = Job(mix, raw, out, split, tuple(custom or ()), _fields(fields), any_split, say)  # type: ignore[arg-type]
+    job = Job(mix, raw, out, split, tuple(custom or ()), _own(fields, domains), any_split, say)  # type: ignore[arg-type]
     info = run(job)
     if as_json:
         cli.print_json(info)
@@ -95,19 +102,23 @@ def process(
     say("written: " + ", ".join(str(out / folder) for folder in ("mixed", "test", "processed")))
 
 
-def _fields(text: str | None) -> Mapping[str, str]:
+def _own(fields: str | None, domains: str | None) -> "DataConfig":
     from llm_as_judge.config.loading import load_config
 
-    return load_config(None, [f"data.fields={text}"] if text else ()).data.fields
+    given = {"data.fields": fields, "data.domains": domains}
+    return load_config(None, [f"{name}={text}" for name, text in given.items() if text]).data
 
 
 def _ratios(text: str | None) -> dict[str, float] | None:
     if text is None:
         return None
     try:
+        if text.startswith("{"):
+            return {str(name): float(share) for name, share in yaml.safe_load(text).items()}
         math, qa, code = (float(part) for part in text.split(":"))
-    except ValueError:
-        raise ConfigError(f"--ratios {text!r}: give three numbers, math:qa:code, such as 4:3:3") from None
+    except (ValueError, TypeError, yaml.YAMLError):
+        cure = "give three numbers, math:qa:code, such as 4:3:3, or a share for each name: {math: 1, legal: 2}"
+        raise ConfigError(f"--ratios {text!r}: {cure}") from None
     return {"math": math, "qa": qa, "code": code}
 
 
@@ -121,6 +132,7 @@ def check(
         typer.Option(metavar="FILE", help="Your own file or folder instead of benchmarks (repeatable)."),
     ] = None,
     fields: Fields = None,
+    domains: Domains = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
@@ -151,7 +163,7 @@ def check(
                 if not paths:
                     cli.show(console, f"{name}: no files")
                     continue
-                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, _fields(fields))
+                report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, _own(fields, domains))
                 faults = [f"  {failure.id}: {failure.reason}" for failure in report.failures]
                 if len(faults) > _SHOWN:
                     faults[_SHOWN:] = [f"  ... and {len(faults) - _SHOWN} more (--json shows all)"]
@@ -186,13 +198,14 @@ def inspect(
         Path | None, typer.Option(metavar="FILE", help="Your own file or folder instead of processed data.")
     ] = None,
     fields: Fields = None,
+    domains: Domains = None,
     examples: Annotated[int, typer.Option(min=0, metavar="N", help="Examples per dataset.")] = 3,
     as_json: cli.AsJson = False,
 ) -> None:
     """Show counts, lengths and examples of problems."""
     from llm_as_judge.data.overview import inspect_file, inspect_folder
 
-    own = {file.name: inspect_file(file, examples, _fields(fields))} if file else {}
+    own = {file.name: inspect_file(file, examples, _own(fields, domains))} if file else {}
     result = {"sides": own} if own else inspect_folder(out, examples)
     if as_json:
         cli.print_json(result)

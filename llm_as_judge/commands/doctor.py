@@ -291,7 +291,7 @@ def _single_call(operator: Any, question: Question) -> str:
     """A workflow that calls ``operator`` alone, with two answers for it to improve or to choose from."""
     from llm_as_judge.workflow.text import built, called, class_text
 
-    code = question.domain == "code"
+    code = question.kind == "code"
     values = {
         "entry_point": "entry_point" if code else "'solve'", "instruction": "''", "feedback": "'Check it again.'",
         "solution": "'42'", "solutions": "['42', 'none']",

@@ -70,7 +70,7 @@ async def run_evaluation(
     from llm_as_judge.evaluation.summary import by_benchmark
     from llm_as_judge.policy.device import on_device
 
-    sets = [(file_name(path), measured_problems(path, limit, config.data.fields)) for path in data]
+    sets = [(file_name(path), measured_problems(path, limit, config.data)) for path in data]
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()

@@ -28,10 +28,10 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the policy as a chat model until interrupted."""
-    known = cli.check_domain(domain)
     if api_key is None and os.environ.get("LLM_AS_JUDGE_API_KEY") == "":
         raise ConfigError("LLM_AS_JUDGE_API_KEY is empty, so that no key would be asked for; set it, or unset it")
     settings = options.load(repairs=adapter.repairs)
+    settings.data.like(domain)
     checkpoint = adapter.choose(settings)
 
     import asyncio
@@ -46,5 +46,5 @@ def serve(
             cli.echo("warning: other machines may ask without a key; set one with --api-key", err=True)
 
     solver = Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None)
-    endpoint = Endpoint(solver, domain=known, fallback=fallback, max_requests=max_requests, api_key=api_key)
+    endpoint = Endpoint(solver, domain=domain, fallback=fallback, max_requests=max_requests, api_key=api_key)
     asyncio.run(run_server(endpoint, host, port, ready))

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from llm_as_judge.config.schema import DataConfig
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm.protocol import Body, RequestError, Unicode, checked
 from llm_as_judge.types import Domain, Question
 
@@ -46,7 +48,7 @@ class ChatBody(Body):
     public_tests: tuple[Unicode, ...] = Field((), strict=False)
 
 
-def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> tuple[ChatBody, Question]:
+def read_request(body: Mapping[str, Any], models: Mapping[str, Domain], data: DataConfig) -> tuple[ChatBody, Question]:
     """``models`` are the served names and their domains. Raises ``RequestError``."""
     read = checked(body, ChatBody, models, _UNSUPPORTED)
     turns = [(_SPEAKERS[one.role], one.text) for one in read.messages]
@@ -57,7 +59,11 @@ def read_request(body: Mapping[str, Any], models: Mapping[str, Domain]) -> tuple
     # A single message as it is; several as a dialogue, preceded by the instructions.
     text = "\n\n".join([*instructions, *(dialogue if len(dialogue) > 1 else [turns[-1][1]])])
     domain = read.domain or models[read.model]
-    return read, Question("request", text, domain, read.context, read.entry_point, read.public_tests)
+    try:
+        like = data.like(domain)
+    except ConfigError as error:
+        raise RequestError(str(error)) from None
+    return read, Question("request", text, domain, read.context, read.entry_point, read.public_tests, like=like)
 
 
 def cut_at(text: str, stops: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from llm_as_judge.evaluation.evaluate import all_of
 from llm_as_judge.llm import protocol
 from llm_as_judge.llm.protocol import Handler, RequestError, body_of, error_body, reply_head
 from llm_as_judge.solver import Draw, Solution, Solver
-from llm_as_judge.types import DOMAINS, Domain, Question
+from llm_as_judge.types import Domain, Question
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +74,8 @@ class Endpoint:
     active: int = 0
 
     def __post_init__(self) -> None:
-        model = self.solver.config.base_model.key
-        self.models = {model: self.domain, **{f"{model}:{domain}": domain for domain in DOMAINS}}
+        model, self._data = self.solver.config.base_model.key, self.solver.config.data
+        self.models = {model: self.domain, **{f"{model}:{domain}": domain for domain in self._data.domain_ratios}}
         self.app = protocol.application(self._chat, self.models, lambda: self.active, self._check_key)
 
     @web.middleware
@@ -86,7 +86,7 @@ class Endpoint:
         return await handler(request)
 
     async def _chat(self, http: web.Request) -> web.StreamResponse:
-        request, question = read_request(await body_of(http), self.models)
+        request, question = read_request(await body_of(http), self.models, self._data)
         if self.active + request.n > self.max_requests:
             busy = f"{self.active} of at most {self.max_requests} problems in progress; try again later"
             raise RequestError(busy, 429)

@@ -34,8 +34,8 @@ def solve(
     """
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
-    question = cli.make_question(read_source(file) if file else problem or "", domain, entry_point)
     settings = options.load(repairs=adapter.repairs)
+    question = cli.make_question(read_source(file) if file else problem or "", domain, settings.data, entry_point)
     checkpoint = adapter.choose(settings)
 
     import asyncio

@@ -14,7 +14,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.operators.catalog import load_operators
-from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, OperatorCall, Question
+from llm_as_judge.types import Completion, Domain, Execution, OperatorCall, Question
 from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import ASKED_HEAD, CLASS_HEAD
 from llm_as_judge.workflow.feedback import message
@@ -44,7 +44,7 @@ class Pairs:
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
         questions = list({p.question.id: p.question for p in drawn}.values())
         self.held_out_questions, training = questions[:held_out], questions[held_out:]
-        self._training = {d: own for d in DOMAINS if (own := [q for q in training if q.domain == d])}
+        self._training = {d: [q for q in training if q.domain == d] for d in dict.fromkeys(q.domain for q in training)}
         if not self._training:
             raise DataError(f"{len(questions)} training problems are too few to hold some out for the warm-up")
         file = config.warmup.own_workflows
@@ -73,17 +73,17 @@ class Pairs:
         return [self._pair(question, rng) for question in self.held_out_questions for _ in range(_HELD_OUT)]
 
     def _pair(self, question: Question, rng: Random) -> Completion:
-        source = self._source(question.domain, rng)
+        source = self._source(question, rng)
         if not self.config.workflow.repairs or rng.random() < 0.5:
             return self._completion(question, source)
         return self._repair(question, source, rng)
 
-    def _source(self, domain: Domain, rng: Random) -> str:
-        if own := [source for of, source in self._own if of == domain]:
+    def _source(self, question: Question, rng: Random) -> str:
+        if own := [source for of, source in self._own if of == question.domain]:
             return rng.choice(own)
-        recipe, varied = recipes.draw(domain, rng, self._operators), self._varied
+        recipe, varied = recipes.draw(question.kind, rng, self._operators), self._varied
         head = self.config.workflow.prefill
-        return recipes.write(recipe, domain, rng, varied=varied, one_instruction=not varied, class_first=head)
+        return recipes.write(recipe, question.kind, rng, varied=varied, one_instruction=not varied, class_first=head)
 
     def _repair(self, question: Question, source: str, rng: Random) -> Completion:
         """A second turn: a workflow with a fault is written again without it, one that failed gives way to another."""
@@ -92,7 +92,7 @@ class Pairs:
             source, told = broken
         else:
             facts = lint(source)
-            others = [self._source(question.domain, rng) for _ in range(10)]
+            others = [self._source(question, rng) for _ in range(10)]
             repaired = next((other for other in others if lint(other).shape != facts.shape), others[0])
             told = _failed(question, facts.shape.partition(">")[0], self.config.executor.max_tokens)
         first = self._completion(question, source)

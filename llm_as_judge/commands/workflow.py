@@ -63,8 +63,8 @@ def run(
 
     from llm_as_judge.assembly.services import open_services
 
-    question = cli.make_question(problem, "code" if entry_point else domain, entry_point)
     settings, workflow = options.load(), read_workflow(path)
+    question = cli.make_question(problem, "code" if entry_point else domain, settings.data, entry_point)
 
     async def execute() -> Execution:
         async with open_services(settings, judging=False) as services:

@@ -3,13 +3,14 @@
 ``scripts/generate_docs.py`` writes the descriptions to the documentation; ``loading`` fills the schema from files.
 """
 
+import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from llm_as_judge.config.endpoints import EndpointConfig, EngineConfig, JudgeConfig
 from llm_as_judge.config.fields import (
@@ -23,7 +24,8 @@ from llm_as_judge.config.fields import (
     complete_shares,
     tool_names,
 )  # fmt: skip
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.errors import ConfigError
+from llm_as_judge.types import DOMAINS, Domain, Like
 
 #: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
 POLICY = "policy"
@@ -151,6 +153,18 @@ class GenerationConfig(Strict):
     thinking_tokens: int = Field(1024, gt=0, description="Tokens of thoughts after which they are closed by force.")
 
 
+class DomainConfig(Strict):
+    """A domain of the user's own."""
+
+    answer: Literal["text", "number", "choice", "code"] = "text"
+    guidance: str = ""
+
+    @property
+    def like(self) -> Like:
+        kinds: Mapping[str, Like] = {"number": "math", "code": "code", "text": "qa", "choice": "choice"}
+        return kinds[self.answer]
+
+
 class DataConfig(Strict):
     _FILES: ClassVar = ("train_dataset", "val_dataset", "test_dataset")
     train_dataset: InputPath | None = Field(
@@ -161,6 +175,10 @@ class DataConfig(Strict):
     fields: Mapping[str, str] = Field(
         {}, description="Paths of problem, answer ... in records, such as prompt.0.content; empty: recognised."
     )
+    domains: Mapping[str, DomainConfig] = Field(
+        {},
+        description="Your own domains by name: answer (text, number, choice or code), guidance (a line of the prompt).",
+    )
     domain_ratios: Mapping[Domain, Float] = Field(
         {"math": 0.4, "code": 0.3, "qa": 0.3},
         description="Share of each domain in a batch, 0 for those not named; they sum to 1.",
@@ -168,15 +186,32 @@ class DataConfig(Strict):
     eval_problems: int = Field(150, gt=0, le=1_000_000, description="Problems in an evaluation, in the file's shares.")
     max_problems: int | None = Field(None, gt=0, description="Maximum number of training problems; null = all.")
 
+    def like(self, domain: str) -> Like | None:
+        """What the answers of a domain are like; None for a built-in one. Raises ``ConfigError`` for an unknown one."""
+        if domain not in (known := (*DOMAINS, *self.domains)):
+            raise ConfigError(f"domain {domain!r} is unknown; use one of {', '.join(known)}, or add it to data.domains")
+        return self.domains[domain].like if domain in self.domains else None
+
     @property
     def generated(self) -> bool:
         """Whether the problems are generated ones of the embedded world."""
         return self.train_dataset is None
 
+    @field_validator("domains")
+    @classmethod
+    def _new_names(cls, domains: Mapping[str, DomainConfig]) -> Mapping[str, DomainConfig]:
+        for name in domains:
+            if name in DOMAINS or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+                raise ValueError(f"{name!r} cannot be a domain of your own: use a new name of letters, digits, - and _")
+        return domains
+
     @field_validator("domain_ratios")
     @classmethod
-    def _all_domains(cls, ratios: Mapping[Domain, float]) -> Mapping[Domain, float]:
-        return complete_shares("domain_ratios", ratios, DOMAINS)
+    def _all_domains(cls, ratios: Mapping[Domain, float], info: ValidationInfo) -> Mapping[Domain, float]:
+        known = [*DOMAINS, *info.data.get("domains", ())]
+        if unknown := [name for name in ratios if name not in known]:
+            raise ValueError(f"there is no domain {unknown[0]!r}; there are {', '.join(known)} (add it: data.domains)")
+        return complete_shares("domain_ratios", ratios, known)
 
     @model_validator(mode="after")
     def _consistent(self) -> "DataConfig":

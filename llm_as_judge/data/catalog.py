@@ -1,11 +1,12 @@
 """The table of all benchmarks, and the official metric of a dataset."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.data.benchmarks import commonsenseqa, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.types import Domain
+from llm_as_judge.events import RolloutEvent
+from llm_as_judge.types import Question
 
 #: A record that several entries recognise belongs to the last of them.
 DATASETS: Mapping[str, Dataset] = {
@@ -20,8 +21,8 @@ DATASETS: Mapping[str, Dataset] = {
 }
 
 
-def metric_of(dataset: str, domains: Collection[Domain]) -> Metric:
-    """The official metric of ``dataset``; for data of no benchmark, the usual one of its domains."""
-    if known := DATASETS.get(dataset):
+def metric_of(question: Question | RolloutEvent) -> Metric:
+    """The official metric of a question's dataset; for data of no benchmark, the usual one of its domain."""
+    if known := DATASETS.get(question.dataset):
         return known.metric
-    return "pass@k" if set(domains) == {"code"} else "accuracy"
+    return "choice" if question.like == "choice" else "pass@k" if question.kind == "code" else "accuracy"

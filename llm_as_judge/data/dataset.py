@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
 from llm_as_judge.data.record import Record
-from llm_as_judge.types import Domain, Problem
+from llm_as_judge.types import Kind, Problem
 
 #: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
 TestStyle = Literal["check", "asserts"]
@@ -69,7 +69,7 @@ class Dataset:
     file holds several.
     """
 
-    domain: Domain
+    domain: Kind
     parse: Callable[[Record], Problem]
     golds: Callable[[Record], tuple[str, ...]]
     recognises: Callable[[Record], bool]

@@ -1,10 +1,10 @@
 """Forms of records: a benchmark's, the project's own, those of other projects, or what ``data.fields`` says.
 
 The own format is flat: ``problem``; ``answer``: text, number or a list of them, which only ``judge.function`` can do
-without; ``type``: math, code or qa; optional ``context``, ``id``, ``dataset``, ``unanswerable``. Code has ``tests``
-(text or a list of asserts) and may have ``entry_point``, ``public_tests`` and ``prelude``. Of the names in
-``SPELLINGS`` the first one present is used. If the answer is the letter of an option, the options are shown with the
-question. Other fields are ignored.
+without; ``type``: math, code, qa or one of ``data.domains``; optional ``context``, ``id``, ``dataset``,
+``unanswerable``. Code has ``tests`` (text or a list of asserts) and may have ``entry_point``, ``public_tests`` and
+``prelude``. Of the names in ``SPELLINGS`` the first one present is used. If the answer is the letter of an option, the
+options are shown with the question. Other fields are ignored.
 
 Recognised are verl's and DAPO's (``prompt``, ``reward_model.ground_truth``), TRL's (``prompt`` with ``answer``,
 ``solution``, ``ground_truth`` or ``completion``), chats in ``messages`` and ShareGPT's ``conversations``.
@@ -14,7 +14,7 @@ ends at a chat, a problem is the one turn of the user, and an answer the last tu
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import islice
@@ -25,13 +25,14 @@ from llm_as_judge.answers import formulas
 from llm_as_judge.answers.code import is_name
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.config.registry import did_you_mean
+from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import check_tests, tested_function
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.reading import read
 from llm_as_judge.data.record import Record, choice_problem, content_id, short
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference
+from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference, kind_of
 
 SPELLINGS: Mapping[str, Sequence[str]] = {
     "problem": ("question",),
@@ -46,9 +47,8 @@ NAMES = (
 )  # fmt: skip
 _READ = {*NAMES, *(other for others in SPELLINGS.values() for other in others)}
 _LETTERS = "ABCDEFGHIJ"
-#: Names of the own format and their paths.
-Fields = Mapping[str, str]
-NO_FIELDS: Fields = {}
+#: Records of known forms, in built-in domains.
+PLAIN = DataConfig()
 _PROBLEMS = ("prompt", "messages", "conversations")
 _ANSWERS = ("reward_model.ground_truth", "answer", "ground_truth", "solution", "completion")
 _USER, _ASSISTANT = ("user", "human"), ("assistant", "gpt")
@@ -56,10 +56,13 @@ _SURE = 100  # records of a file that decide the domain of those without one
 
 
 class Forms:
-    """Reads the records of one file. Raises ``ConfigError`` for ``fields`` that are not those of a problem."""
+    """Reads the records of one file, with ``data.fields`` and ``data.domains``.
 
-    def __init__(self, file: Path, fields: Fields) -> None:
-        self._file, self._fields = file, fields
+    Raises ``ConfigError`` for fields that are not those of a problem.
+    """
+
+    def __init__(self, file: Path, data: DataConfig = PLAIN) -> None:
+        self._file, self._data, fields = file, data, data.fields
         if unknown := next((name for name in fields if name not in NAMES), None):
             hint = did_you_mean(unknown, NAMES)
             raise ConfigError(f"data.fields: there is no field {unknown!r}; {hint}there are {', '.join(NAMES)}")
@@ -79,15 +82,15 @@ class Forms:
     def parse(self, record: Record) -> Problem:
         """The problem of a record. Raises ``DataError`` that names what is missing or contradictory."""
         dataset, own = self(record)
-        return (dataset.parse if dataset else parse)(own)
+        return dataset.parse(own) if dataset else parse(own, self._data)
 
     def _formed(self, record: Record) -> tuple[str, Record]:
-        if self._fields:
-            return "custom", {name: _mapped(record, name, path) for name, path in self._fields.items()}
+        if self._data.fields:
+            return "custom", {name: _mapped(record, name, path) for name, path in self._data.fields.items()}
         if binary := next((name for name, value in record.items() if _is_binary(value)), None):
             cure = f"remove it, or name the columns to read: {_mapping(record)}"
             raise DataError(f"column {binary!r} is binary, which no workflow can read; {cure}")
-        if (named := _recognised(record)) is not None:
+        if (named := _recognised(record, self._data.domains)) is not None:
             return named, record
         if not (form := _form_of(record)):
             known = f"fields {sorted(map(str, record))} are those of no known benchmark or form"
@@ -95,7 +98,7 @@ class Forms:
         own = {name: _mapped(record, name, path) for name, path in form.items()}
         kind = str(record.get("type") or record.get("ability")).lower()
         rest = {name: value for name, value in record.items() if name not in ("type", *SPELLINGS["type"])}
-        return "custom", {**rest, **own, **({"type": kind} if kind in DOMAINS else {})}
+        return "custom", {**rest, **own, **({"type": kind} if kind in (*DOMAINS, *self._data.domains) else {})}
 
     @cached_property
     def _usual(self) -> Domain:
@@ -109,10 +112,11 @@ class Forms:
         return "math" if 2 * sum(map(_is_maths, answers)) > len(answers) else "qa"
 
 
-def _recognised(record: Record) -> str | None:
+def _recognised(record: Record, domains: Collection[str]) -> str | None:
     """Name of the benchmark of ``record``, or ``custom`` for the project's own format; None for another form."""
     has, named = record.keys(), spelt(record)
-    if {"problem", "type"} <= named.keys() and (named["type"] in DOMAINS or not {"solution", "supporting_facts"} & has):
+    known = named.get("type") in (*DOMAINS, *domains)
+    if {"problem", "type"} <= named.keys() and (known or not {"solution", "supporting_facts"} & has):
         return "custom"
     for name, dataset in reversed(list(DATASETS.items())):
         if dataset.recognises(record):
@@ -120,7 +124,7 @@ def _recognised(record: Record) -> str | None:
     return "custom" if "problem" in named and {"answer", "tests", "unanswerable"} & named.keys() else None
 
 
-def _form_of(record: Record) -> Fields:
+def _form_of(record: Record) -> Mapping[str, str]:
     """The paths of a record of another project; empty for an unknown form."""
     asked = next((name for name in _PROBLEMS if record.get(name)), None)
     if asked is None:
@@ -220,16 +224,18 @@ def spelt(record: Record) -> dict[str, Any]:
     return named
 
 
-def parse(record: Record) -> Problem:
+def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
     """One record. Raises ``DataError`` that names what is missing or contradictory."""
     named = spelt(record)
     text, domain = named.get("problem"), named.get("type")
     if not isinstance(text, str) or not text.strip():
         raise DataError(f"field {_spellings('problem')} must be a non-empty string")
-    if domain not in DOMAINS:
-        raise DataError(f"field {_spellings('type')} must be one of {', '.join(DOMAINS)}, got {short(domain)}")
+    if domain not in (known := (*DOMAINS, *data.domains)):
+        cure = "or add it: --set 'data.domains={NAME: {answer: text}}' (commands of data: --domains)"
+        raise DataError(f"field {_spellings('type')} must be one of {', '.join(known)}, got {short(domain)}; {cure}")
+    like = data.like(domain)
     entry_point, public = None, tuple[str, ...]()
-    if domain == "code":
+    if kind_of(domain, like) == "code":
         told = {name: record[name] for name in ("tests", *SPELLINGS["tests"]) if record.get(name)}
         if len({tuple(_lines(told, name)) for name in told}) > 1:
             raise DataError(f"fields {' and '.join(told)} hold different tests: keep the one that decides")
@@ -245,7 +251,7 @@ def parse(record: Record) -> Problem:
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     name = content_id(dataset, text, context) if id_ == "" else str(id_)
-    return Problem(Question(name, text, domain, context, entry_point, public, dataset), reference)
+    return Problem(Question(name, text, domain, context, entry_point, public, dataset, like), reference)
 
 
 def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
@@ -312,7 +318,7 @@ def to_record(problem: Problem) -> dict[str, Any]:
     }
     if question.context:
         record["context"] = question.context
-    if question.domain == "code":
+    if question.kind == "code":
         record["entry_point"] = question.entry_point
         record["public_tests"] = list(question.public_tests)
         record |= {"tests": reference.tests} if reference.tests else {}

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.files import check_whole
-from llm_as_judge.data.forms import NO_FIELDS, Fields
+from llm_as_judge.data.forms import PLAIN
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import INFO, SIDES
 from llm_as_judge.errors import DataError
@@ -19,13 +20,13 @@ from llm_as_judge.types import Domain, Problem
 _SHOWN = 300
 
 
-def inspect_file(path: Path, examples: int = 3, fields: Fields = NO_FIELDS) -> dict[str, Any]:
+def inspect_file(path: Path, examples: int = 3, data: DataConfig = PLAIN) -> dict[str, Any]:
     """The datasets in a file or folder, by name; one with several domains has an entry for each.
 
     Raises ``DataError`` with every bad record.
     """
     sets: defaultdict[tuple[str, Domain], list[Problem]] = defaultdict(list)
-    for problem in read_problems(path, fields):
+    for problem in read_problems(path, data):
         sets[problem.question.dataset, problem.question.domain].append(problem)
     datasets = [dataset for dataset, _ in sets]
     return {

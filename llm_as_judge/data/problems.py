@@ -14,9 +14,10 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from llm_as_judge.config.registry import did_you_mean
+from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
-from llm_as_judge.data.forms import NO_FIELDS, Fields, Forms
+from llm_as_judge.data.forms import PLAIN, Forms
 from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
@@ -32,8 +33,8 @@ _SPLITS = ("train", "test", "dev", "val", "valid", "validation")
 TEST_SETS = Path("data/test")
 
 
-def read_problems(path: Path, fields: Fields = NO_FIELDS) -> list[Problem]:
-    """All problems of a file or folder, each with the name of its benchmark; ``fields`` are those of ``data.fields``.
+def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
+    """All problems of a file or folder, each with the name of its benchmark; ``data`` has fields and domains.
 
     Raises ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
     """
@@ -43,7 +44,7 @@ def read_problems(path: Path, fields: Fields = NO_FIELDS) -> list[Problem]:
     def parse(forms: Forms, record: Record) -> Problem:
         dataset, record = forms(record)
         if not dataset:
-            return parse_own(record)
+            return parse_own(record, data)
         problem, variant = dataset.parse(record), dataset.variant(record)
         variants.setdefault(problem.question.dataset, set()).add(variant)
         return replace(problem, benchmark=variant)
@@ -51,7 +52,7 @@ def read_problems(path: Path, fields: Fields = NO_FIELDS) -> list[Problem]:
     problems: list[Problem] = []
     faults = Faults()
     for file in files_in(path):
-        of_file = partial(parse, Forms(file, fields))
+        of_file = partial(parse, Forms(file, data))
         problems += (replace(problem, place=place) for place, problem in parsed(file, of_file, faults))
     if faults.count:
         raise DataError(str(faults))
@@ -70,7 +71,7 @@ def file_name(path: Path, dataset: str = "") -> str:
     return "" if re.sub(rf"_(?:{'|'.join(_SPLITS)})$", "", own) == dataset else own
 
 
-def measured_problems(path: Path, limit: int | None = None, fields: Fields = NO_FIELDS) -> list[Problem]:
+def measured_problems(path: Path, limit: int | None = None, data: DataConfig = PLAIN) -> list[Problem]:
     """The distinct problems of a file or folder to measure on, or at most ``limit`` of them, spread over it.
 
     Copies of a problem are no further evidence: they are left out with a warning. They still count in the shares of
@@ -78,7 +79,7 @@ def measured_problems(path: Path, limit: int | None = None, fields: Fields = NO_
     """
     if limit is not None and limit < 1:
         raise DataError(f"limit must be >= 1, got {limit}")
-    problems = read_problems(path, fields)
+    problems = read_problems(path, data)
     found = list({(asked(problem), problem.reference): problem for problem in reversed(problems)}.values())[::-1]
     if len(found) < len(problems):
         copies = len(problems) - len(found)

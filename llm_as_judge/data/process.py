@@ -6,17 +6,18 @@ Each problem is held in memory once, as the line that is written, so memory grow
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
-from llm_as_judge.data.forms import Fields, Forms, to_record
+from llm_as_judge.data.forms import PLAIN, Forms, to_record
 from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
@@ -25,7 +26,7 @@ from llm_as_judge.data.settings import Mix, raw_files, sources_of, splits_there
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import sha256_of, write_json
-from llm_as_judge.types import DOMAINS, Domain, Problem
+from llm_as_judge.types import Domain, Problem
 
 SplitMode = Literal["plan-c", "official"]
 SIDES = ("train", "val", "test")
@@ -40,8 +41,8 @@ _encode = msgspec.json.Encoder().encode
 class Job:
     """A request to process raw files.
 
-    ``custom``: users' own files, ``fields`` the paths in their records. ``any_split``: if the configured splits have no
-    files, use those that do. ``tell`` receives progress messages.
+    ``custom``: users' own files, ``own`` has the fields and domains of their records. ``any_split``: if the configured
+    splits have no files, use those that do. ``tell`` receives progress messages.
     """
 
     mix: Mix
@@ -49,7 +50,7 @@ class Job:
     out: Path
     mode: SplitMode = "plan-c"
     custom: tuple[Path, ...] = ()
-    fields: Fields = field(default_factory=dict)
+    own: DataConfig = PLAIN
     any_split: bool = False
     tell: Callable[[str], None] = lambda line: None
 
@@ -79,8 +80,11 @@ def process(job: Job) -> dict[str, Any]:
     mix, used = job.mix, _splits(job)
     pools = _pools(job, used)
     entries = _read(job, pools)
-    domains = {name: DATASETS[name].domain for name in mix.datasets}
-    domains |= {name: domain for domain in DOMAINS if (name := f"custom_{domain}") in entries}
+    domains: dict[str, Domain] = {name: DATASETS[name].domain for name in mix.datasets}
+    domains |= {name: domain for name in entries if (domain := name.removeprefix("custom_")) != name}
+    if unknown := [d for d in domains.values() if d not in mix.domain_ratios]:
+        cure = f"give all their shares: --ratios '{{math: 1, {unknown[0]}: 1}}'"
+        raise ConfigError(f"domain {unknown[0]!r} has no share in the mix; {cure}")
     datasets = decontaminated({name: _sides(job, name, entries) for name in domains})
     entries.clear()
     sets = {
@@ -166,7 +170,7 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
         for file in pool.files:
-            parse = Forms(file, job.fields).parse if pool.name == "custom" else pool.parse
+            parse = Forms(file, job.own).parse if pool.name == "custom" else pool.parse
             for _, problem in parsed(file, parse, faults):
                 unanswered += not problem.reference.given
                 name = f"custom_{problem.question.domain}" if pool.name == "custom" else pool.name

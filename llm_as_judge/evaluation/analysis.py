@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.intervals import mean, mean_known
 from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.types import Domain, in_order
 from llm_as_judge.workflow.lint.codes import CODES
 
 _PARTS = 10  # of a run, over time
@@ -179,7 +179,8 @@ def read_story(log: Path, results: Path) -> Story:
 
 def _shapes(steps: Sequence[Sequence[RolloutEvent]]) -> dict[Domain, Counter[str]]:
     rollouts = [rollout for own in steps for rollout in own]
-    counts = {d: Counter(r.shape or "no operator" for r in rollouts if r.domain == d) for d in DOMAINS}
+    there = in_order(r.domain for r in rollouts)
+    counts = {d: Counter(r.shape or "no operator" for r in rollouts if r.domain == d) for d in there}
     return {domain: own for domain, own in counts.items() if own}
 
 

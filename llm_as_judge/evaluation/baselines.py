@@ -20,7 +20,7 @@ from llm_as_judge.evaluation.official import mean_score, share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import DOMAINS, Domain, Problem
+from llm_as_judge.types import DOMAINS, Domain, Kind, Problem, in_order
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
@@ -59,7 +59,7 @@ def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str
     """A row made of some records for each problem."""
     shares = tuple(share([record.correct for record in records]) for records in problems)
     own = [records[0].domain for records in problems]
-    domains = {d: estimate([s for s, of in zip(shares, own, strict=True) if of == d]) for d in DOMAINS if d in own}
+    domains = {d: estimate([s for s, of in zip(shares, own, strict=True) if of == d]) for d in in_order(own)}
     of_dataset: dict[str, list[float | None]] = {}
     for records, right in zip(problems, shares, strict=True):
         of_dataset.setdefault(records[0].dataset, []).append(right)
@@ -84,9 +84,10 @@ class Matrix:
         return [dict(zip(self.evaluations, records, strict=True)) for records in columns]
 
     @property
-    def domains(self) -> list[Domain]:
-        there = {record.domain for records in self.evaluations.values() for record in records}
-        return [d for d in DOMAINS if d in there]
+    def kinds(self) -> dict[Domain, Kind]:
+        """The domains, each with its kind."""
+        there = {record.domain: record.kind for records in self.evaluations.values() for record in records}
+        return {d: there[d] for d in in_order(there)}
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
         return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
@@ -110,7 +111,7 @@ class Matrix:
         return row(name, [[records[plan[group(next(iter(records.values())))]]] for records in self.problems], plan)
 
     def everywhere(self, name: str, plan: str) -> Row:
-        return self.row(name, dict.fromkeys(self.domains, plan))
+        return self.row(name, dict.fromkeys(self.kinds, plan))
 
 
 async def measure(
@@ -128,7 +129,7 @@ async def measure(
     finished = itertools.count(1)
 
     async def one(plan: str) -> Sequence[RolloutEvent]:
-        author = Given(lambda question: workflow(SHAPES[plan], question.domain))
+        author = Given(lambda question: workflow(SHAPES[plan], question.kind))
         async with together:
             with log(plan, [workflow(SHAPES[plan], domain) for domain in DOMAINS]) as known:
                 records = await evaluate(problems, author, parts, log=known)
@@ -154,10 +155,10 @@ def oracles(matrix: Matrix) -> list[Row]:
     dataset: Group = attrgetter("dataset")
     found = [matrix.row(ORACLE, matrix.best(lambda record: record.domain))]
     best = matrix.best(dataset)
-    return [*found, matrix.row(DATASET_ORACLE, best, dataset)] if len(best) > len(matrix.domains) else found
+    return [*found, matrix.row(DATASET_ORACLE, best, dataset)] if len(best) > len(matrix.kinds) else found
 
 
 def random_policy(matrix: Matrix) -> Row:
     """Expected accuracy of a plan drawn uniformly for each problem."""
     records = [list(records.values()) for records in matrix.problems]
-    return row("random policy", records, dict.fromkeys(matrix.domains, "any"))
+    return row("random policy", records, dict.fromkeys(matrix.kinds, "any"))

@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.evaluation.voting import DRAFTS
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import DOMAINS, Domain, Problem, Question
+from llm_as_judge.types import DOMAINS, Kind, Problem, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "single call (IO)"
@@ -29,9 +29,9 @@ BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
 
 #: The plans that AFlow's search starts from.
-FIRST_ROUND: Mapping[Domain, str] = {"math": "direct", "code": "code", "qa": "direct"}
+FIRST_ROUND: Mapping[Kind, str] = {"math": "direct", "code": "code", "qa": "direct"}
 #: The plan of each domain, chosen without looking at results.
-METHODS: Mapping[str, Mapping[Domain, str]] = {
+METHODS: Mapping[str, Mapping[Kind, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
     "chain of thought": dict.fromkeys(DOMAINS, "answer"),
     "self-refine": dict.fromkeys(DOMAINS, "answer_review"),
@@ -71,7 +71,7 @@ def compare(
     measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
     made = [*further, *measured]
     if matrix is not None:
-        plans: dict[str, dict[str, str]] = {name: {d: of[d] for d in matrix.domains} for name, of in METHODS.items()}
+        plans = {name: {d: of[kind] for d, kind in matrix.kinds.items()} for name, of in METHODS.items()}
         known = [matrix.row(name, plan) for name, plan in plans.items() if {*plan.values()} <= {*matrix.evaluations}]
         made = [*further, *known, random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
         made += [*measured, *oracles(matrix), problem_oracle(matrix)]
@@ -87,7 +87,7 @@ def problem_oracle(matrix: Matrix) -> Row:
         return record.correct is None, not record.correct, -(record.score or 0.0), record.executor_tokens
 
     best = [[min(records.values(), key=cost)] for records in matrix.problems]
-    return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.domains, "any"))
+    return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.kinds, "any"))
 
 
 def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:
@@ -104,11 +104,11 @@ async def chosen_rows(
     training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log, untried: str = "answer"
 ) -> list[Row]:
     """The rows on ``problems``; a domain without training problems gets the plan ``untried``."""
-    domains = list(dict.fromkeys(problem.question.domain for problem in problems))
+    domains = {problem.question.domain: problem.question.kind for problem in problems}
     plans = list(training.evaluations)
     by_domain = training.best(lambda record: record.domain)
     methods: Mapping[str, Mapping[str, str]] = {
-        SINGLE: {domain: DRAFTS[domain] for domain in domains},
+        SINGLE: {domain: DRAFTS[kind] for domain, kind in domains.items()},
         BEST_SINGLE: dict.fromkeys(domains, training.best()[""]),
         BY_DOMAIN: {domain: by_domain.get(domain, untried) for domain in domains},
         RANDOM: {},
@@ -118,7 +118,7 @@ async def chosen_rows(
 
         def text(question: Question, plan_of: Mapping[str, str] = plan_of) -> str:
             plan = plan_of.get(question.domain) or Random(f"plan/{question.id}").choice(plans)
-            return workflow(SHAPES[plan], question.domain)
+            return workflow(SHAPES[plan], question.kind)
 
         with log(name, [f"{domain}: {plan}" for domain, plan in plan_of.items()] or plans) as ledger:
             records = await evaluate(problems, Given(text), parts, log=ledger)

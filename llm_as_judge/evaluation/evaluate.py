@@ -161,6 +161,6 @@ def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:
     """The record of a rollout; a workflow without an answer scores 0, an infrastructure fault nothing."""
     problem, scores = rollout.problem, None
     if rollout.verdict.correct is False and not rollout.valid:
-        metric = metric_of(problem.question.dataset, (problem.question.domain,))
+        metric = metric_of(problem.question)
         scores = scores_of(metric, None, problem.question, problem.reference)
     return rollout_event(rollout, index=index, sample=sample, scores=scores)

@@ -23,9 +23,9 @@ _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
 }
 
 
-def official(dataset: str, problems: Sequence[Sequence[RolloutEvent]]) -> dict[str, Estimate]:
+def official(problems: Sequence[Sequence[RolloutEvent]]) -> dict[str, Estimate]:
     """The metric as means by name, the headline one first, over a dataset's problems with one or more samples each."""
-    metric = metric_of(dataset, {samples[0].domain for samples in problems})
+    metric = metric_of(problems[0][0])
     correct = [[record.correct for record in samples] for samples in problems]
     scores = [[record.scores for record in samples] for samples in problems]
     if any(record.tier == "function" for samples in problems for record in samples):

@@ -14,7 +14,7 @@ from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estim
 from llm_as_judge.evaluation.official import mean_score, official, share
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import picked
-from llm_as_judge.types import DOMAINS, Domain, Problem
+from llm_as_judge.types import Domain, Problem, in_order
 from llm_as_judge.workflow.shapes import name_of
 
 
@@ -63,7 +63,7 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
     """``records`` are in the order of problems."""
     problems = [list(samples) for _, samples in itertools.groupby(records, key=lambda r: r.index)]
     by_problem = tuple(share([r.correct for r in samples]) for samples in problems)
-    domains = [d for d in DOMAINS if any(r.domain == d for r in records)]
+    domains = in_order(r.domain for r in records)
     runs = [r for r in records if r.outcome != "fault"]
     by_dataset: dict[str, list[list[RolloutEvent]]] = {}
     for samples in problems:
@@ -75,7 +75,7 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
             d: estimate([s for s, p in zip(by_problem, problems, strict=True) if p[0].domain == d]) for d in domains
         },
         valid_rate=accuracy([r.outcome == "finished" for r in runs]),
-        official={name: official(name, own) for name, own in by_dataset.items()},
+        official={name: official(own) for name, own in by_dataset.items()},
         by_problem=by_problem,
         between=_between(problems) if any(r.abstained for r in records) else None,
         abstained=sum(r.abstained for r in records),
@@ -83,10 +83,8 @@ def summarise(records: Sequence[RolloutEvent]) -> Summary:
         outcomes=_counted(r.outcome for r in records),
         invalid=_counted(first_fatal(r) or r.error for r in records if r.outcome == "invalid"),
         shapes={
-            domain: _counted(
-                name_of(r.source, domain) or r.shape or "no operator" for r in records if r.domain == domain
-            )
-            for domain in domains
+            d: _counted(name_of(r.source) or r.shape or "no operator" for r in records if r.domain == d)
+            for d in domains
         },
         idle=mean([float(not r.operators) for r in runs]),
         tokens=mean([float(r.executor_tokens) for r in runs]),

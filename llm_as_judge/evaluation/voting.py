@@ -25,14 +25,14 @@ from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.results import CodeResult
-from llm_as_judge.types import Domain, Problem, Question
+from llm_as_judge.types import Kind, Problem, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.text import class_text
 
 #: Temperature of the executor.
 TEMPERATURE = 0.7
 #: The plan of a draft.
-DRAFTS: Mapping[Domain, str] = {"math": "answer", "code": "code", "qa": "answer"}
+DRAFTS: Mapping[Kind, str] = {"math": "answer", "code": "code", "qa": "answer"}
 FEWEST, MOST = 3, 64
 #: Most frequent reference answers that are tried as constants, besides the empty one.
 _TRIED = 10
@@ -50,7 +50,7 @@ async def self_consistency(
 
     ``parts`` run at ``TEMPERATURE``; ``tokens`` are the executor tokens to reach, ``log`` opens the ledger of a number.
     """
-    author = Given(lambda question: workflow(SHAPES[DRAFTS[question.domain]], question.domain))
+    author = Given(lambda question: workflow(SHAPES[DRAFTS[question.kind]], question.kind))
     drafts = FEWEST
     while True:
         with log(drafts) as known:
@@ -71,14 +71,14 @@ async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: Ru
     """The draft that is answered with: the first of those with the most frequent answer."""
     question = problem.question
     answered = [draft for draft in drafts if draft.outcome == "finished"] or list(drafts)
-    if question.domain == "code":
+    if question.kind == "code":
         for draft in answered:
             source = last_block(draft.answer or "")
             tests = question.public_tests or (f"assert callable({question.entry_point})",)
             if all([(await run_assert(run_code, source, test)).passed for test in tests]):
                 return draft
         return answered[0]
-    metric = metric_of(question.dataset, (question.domain,))
+    metric = metric_of(question)
     keys = [same_answers(metric, draft.answer or "", question) for draft in answered]
     return answered[keys.index(Counter(keys).most_common(1)[0][0])]
 
@@ -102,6 +102,6 @@ def constant_author(answers: Mapping[str, str]) -> Given:
 
     def source(question: Question) -> str:
         answer = answers.get(question.dataset, "")
-        return class_text([], f"return {answer!r}, 0.0", question.domain == "code")
+        return class_text([], f"return {answer!r}, 0.0", question.kind == "code")
 
     return Given(source)

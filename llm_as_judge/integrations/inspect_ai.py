@@ -47,7 +47,7 @@ def workflow_policy(
         config: YAML configuration.
         checkpoint: folder of an adapter (default: the newest of the configured run).
         overrides: ``name=value`` settings.
-        domain: domain of samples without one in their metadata: math, code or qa.
+        domain: domain of samples without one in their metadata: math, code, qa or one of ``data.domains``.
         fallback: ask the executor directly if the workflow fails.
     """
     changes = (overrides,) if isinstance(overrides, str) else tuple(overrides or ())

@@ -22,8 +22,8 @@ import msgspec
 
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config
-from llm_as_judge.data.forms import parse
+from llm_as_judge.config.schema import Config, DataConfig
+from llm_as_judge.data.forms import PLAIN, parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair
 from llm_as_judge.types import Attempt, Completion, Problem, Rollout
@@ -67,12 +67,12 @@ class Background:
         self._loop.close()
 
 
-def problem_of(row: Row) -> Problem:
+def problem_of(row: Row, data: DataConfig = PLAIN) -> Problem:
     """The problem of a row: its ``record``, or the row itself in the project's own format. Raises ``DataError``."""
     if RECORD not in row:
-        return parse(row)
+        return parse(row, data)
     try:
-        return parse(msgspec.json.decode(row[RECORD], type=dict[str, Any]))
+        return parse(msgspec.json.decode(row[RECORD], type=dict[str, Any]), data)
     except (msgspec.DecodeError, TypeError, RecursionError) as error:
         raise DataError(f"column {RECORD!r} must be a problem as JSON text: {error}") from error
 
@@ -111,7 +111,7 @@ class Scorer:
         ``DataError`` for a row without a problem, ``ConfigError`` and ``ProviderError`` if the services cannot be
         opened.
         """
-        problem, completion = problem_of(row), Completion(text, (), (), (), finish_reason)
+        problem, completion = problem_of(row, self.config.data), Completion(text, (), (), (), finish_reason)
         services = await asyncio.to_thread(self._services)
         work = services.roll_out(problem, completion, seed, tuple(attempts))
         return await asyncio.wrap_future(services.loop.submit(work))
@@ -124,7 +124,7 @@ class Scorer:
         Send ``told`` as the next user message, and give the attempt to ``score`` with the policy's next reply. None:
         the episode ends, ``score`` this reply. Raises as ``score``.
         """
-        problem, completion = problem_of(row), Completion(text, (), (), (), finish_reason)
+        problem, completion = problem_of(row, self.config.data), Completion(text, (), (), (), finish_reason)
         services = await asyncio.to_thread(self._services)
         return await asyncio.wrap_future(services.loop.submit(services.attempt(problem, completion, seed)))
 

@@ -22,7 +22,7 @@ from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.own import AnyJudge
-from llm_as_judge.types import Domain, Execution, Problem, Question, Reference, Verdict
+from llm_as_judge.types import Execution, Kind, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"
 #: Answers that ``agreement`` judges again.
@@ -128,7 +128,7 @@ class _Line(msgspec.Struct):
 
     def pair(self, name: str) -> Pair:
         golds = [str(gold) for gold in (self.gold if isinstance(self.gold, list) else [self.gold])]
-        domain: Domain = "math" if self.domain == "math" else "qa"
+        domain: Kind = "math" if self.domain == "math" else "qa"
         answers = tuple(last_boxed(gold) or gold if domain == "math" else gold for gold in golds)
         unanswerable = domain == "qa" and all(map(is_no_answer, golds))
         question = Question(self.id or name, self.question, domain, dataset=self.dataset)
@@ -164,7 +164,7 @@ def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
     return [
         Pair(problem.question.id, problem, text, False)
         for problem in problems.values()
-        if not problem.reference.unanswerable and not matches(text, problem.reference.answers, problem.question.domain)
+        if not problem.reference.unanswerable and not matches(text, problem.reference.answers, problem.question.kind)
     ]
 
 

@@ -77,7 +77,7 @@ class Judge:
         references = ("unanswerable",) if reference.unanswerable else reference.answers
         if self._mode != "llm" and not reference.unanswerable and await self._accepted(problem, answer, cut_off):
             return Verdict(True, "rules", "equivalent to a reference")
-        if kind := refused((answer, fence(answer), extract_answer(answer, question.domain)), references, question.text):
+        if kind := refused((answer, fence(answer), extract_answer(answer, question.kind)), references, question.text):
             return Verdict(False, "rules", f"no answer but {kind}")
         if self._llm is None:
             return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong")
@@ -85,12 +85,12 @@ class Judge:
 
     def scores(self, problem: Problem) -> bool:
         """Whether hidden tests or a usual scorer decide, and not the rules."""
-        metric = metric_of(problem.question.dataset, (problem.question.domain,))
+        metric = metric_of(problem.question)
         return bool(problem.reference.tests) or metric not in ("accuracy", "pass@k")
 
     async def _scored(self, problem: Problem, answer: str | None) -> Verdict | None:
         """The verdict of the benchmark's usual scorer; None if there is none."""
-        metric = metric_of(problem.question.dataset, (problem.question.domain,))
+        metric = metric_of(problem.question)
         ask = partial(scores_of, metric, answer, problem.question, problem.reference)
         try:
             found = await asyncio.get_running_loop().run_in_executor(_PROVERS, ask) if metric == "math" else ask()
@@ -109,7 +109,7 @@ class Judge:
         """Whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
         ask = partial(
-            compare, answer, answers, question.domain, question.text, cut_off=cut_off, any_mark=self._mode == "metric"
+            compare, answer, answers, question.kind, question.text, cut_off=cut_off, any_mark=self._mode == "metric"
         )
         said = ask(effort_s=0)
         if said == "unproved":

@@ -35,7 +35,7 @@ class Toolbox:
 
     async def reply(self, operator: str, prompt: str) -> Exchange:
         """The reply to ``prompt`` with its Layer 2 instruction."""
-        instruction = self.enhance(operator, self.question.domain)
+        instruction = self.enhance(operator, self.question.domain) or self.enhance(operator, self.question.kind)
         return await self.llm.chat(f"{instruction}\n{prompt}" if instruction else prompt)
 
     async def ask(self, operator: str, prompt: str) -> str:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from llm_as_judge.answers.code import LONGEST_PARSED, parses
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.config.schema import RewardConfig
-from llm_as_judge.types import Domain, Rollout
+from llm_as_judge.types import Kind, Rollout
 
 RIGHT, WRONG = 10.0, -5.0
 #: Characters of the longest answer that counts as only the answer.
-_LONGEST: Mapping[Domain, int] = {"math": 100, "code": LONGEST_PARSED, "qa": 200}
+_LONGEST: Mapping[Kind, int] = {"math": 100, "code": LONGEST_PARSED, "qa": 200}
 #: Words; shorter repetitions occur in any class that builds and awaits several operators.
 _NGRAM = 6
 
@@ -41,7 +41,7 @@ def simplicity(rollout: Rollout, config: RewardConfig) -> float:
 
 def answer_format(rollout: Rollout, _: RewardConfig) -> float:
     """5 for attempts without lint findings, plus 5 for an answer without other text (``is_clean``)."""
-    clean = is_clean(rollout.execution.answer, rollout.problem.question.domain)
+    clean = is_clean(rollout.execution.answer, rollout.problem.question.kind)
     return 5.0 * (not any(run.findings for run in rollout.executions)) + 5.0 * clean
 
 
@@ -72,14 +72,14 @@ TERMS: Mapping[str, Term] = {
 }
 
 
-def is_clean(answer: str | None, domain: Domain) -> bool:
+def is_clean(answer: str | None, kind: Kind) -> bool:
     """Whether code parses as Python; whether another answer is one short line without other text."""
-    if answer is None or not answer.strip() or len(answer.strip()) > _LONGEST[domain]:
+    if answer is None or not answer.strip() or len(answer.strip()) > _LONGEST[kind]:
         return False
-    if domain == "code":
+    if kind == "code":
         return parses(answer)
     text = answer.strip()
-    return "\n" not in text and extract_answer(text, domain) == text
+    return "\n" not in text and extract_answer(text, kind) == text
 
 
 def _clipped(value: float) -> float:

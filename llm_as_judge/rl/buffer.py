@@ -6,6 +6,7 @@ itself. Problems' answers are not stored.
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.data.problems import words_of
 from llm_as_judge.files import write_whole
-from llm_as_judge.types import DOMAINS, Domain, Group, Question
+from llm_as_judge.types import Domain, Group, Question, in_order
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import Example
 
@@ -50,7 +51,7 @@ class ExperienceBuffer:
         self.config, self._folder = config, folder
         self._embed = embed
         self._per_shape = max(1, math.ceil(config.buffer_size * _MAX_SHARE))
-        self._entries: dict[Domain, list[Experience]] = {domain: [] for domain in DOMAINS}
+        self._entries: defaultdict[Domain, list[Experience]] = defaultdict(list)
         self._vectors: dict[str, NDArray[np.float64]] = {}
 
     def __len__(self) -> int:
@@ -128,7 +129,7 @@ class ExperienceBuffer:
         """Write ``{domain}_top_samples.jsonl``, best first, each file atomically."""
         if self._folder is None:
             return
-        for domain in DOMAINS:
+        for domain in in_order(self._entries):
             best_first = sorted(self.entries(domain), key=lambda e: -e.reward)
             path = self._folder / f"{domain}_top_samples.jsonl"
             write_whole(path, "".join(json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in best_first))
@@ -137,7 +138,7 @@ class ExperienceBuffer:
         return {domain: [asdict(entry) for entry in entries] for domain, entries in self._entries.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        self._entries = {d: [_loaded(kept) for kept in state.get(d, ())] for d in DOMAINS}
+        self._entries = defaultdict(list, {d: [_loaded(kept) for kept in own] for d, own in state.items()})
         self._vectors = {}
 
 

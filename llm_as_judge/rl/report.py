@@ -136,6 +136,7 @@ def rollout_event(
         problem=question.id,
         domain=question.domain,
         dataset=question.dataset,
+        like=question.like,
         step=step,
         index=index,
         sample=sample,

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import in_order
 from llm_as_judge.views.terminal import markdown, recorded
 
 _CARD = """\
@@ -58,7 +58,7 @@ def model_card(
     if on_hub:
         about |= {"base_model": base, "base_model_relation": "merge" if merged else "adapter"}
     weights = {**reward.reward_weights, **{name.rpartition("/")[2]: w for name, w in reward.functions.items()}}
-    shares = ", ".join(f"{domain} {config.data.domain_ratios[domain]:g}" for domain in DOMAINS)
+    shares = ", ".join(f"{domain} {share:g}" for domain, share in config.data.domain_ratios.items())
     file = config.data.train_dataset
     source = f"`{file.name}`" if file else "generated problems of the embedded world"
     source += f"; shares in a batch: {shares}."
@@ -85,7 +85,7 @@ def _scores(config: Config, training: Mapping[str, Any], rows: Sequence[Mapping[
     if training:
         before, after = training["before"], training["after"]
         yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {config.executor.model}:"
-        names = ("overall", *(d for d in DOMAINS if d in after), "valid_rate")
+        names = ("overall", *in_order(d for d in config.data.domain_ratios if d in after), "valid_rate")
         yield markdown(("", "before", "after training"), ((n, recorded(before, n), recorded(after, n)) for n in names))
     if rows:
         cells = (

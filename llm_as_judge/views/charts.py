@@ -13,7 +13,7 @@ from llm_as_judge.evaluation.analysis import ENDS, Story
 from llm_as_judge.evaluation.intervals import Estimate, mean_known
 from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.files import write_whole
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.types import Domain, in_order
 
 if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.baselines import Row
@@ -52,7 +52,7 @@ def learning_curve(
     numbers = [step.step for step in steps]
     figure, (left, right) = _pyplot().subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for name, shares in _accuracies(steps).items():
-        left.plot(numbers, running(shares), label=name, color=_COLOURS[name])
+        left.plot(numbers, running(shares), label=name, color=_COLOURS.get(name))
     if any(step.abstained for step in steps):
         low, high = (running([step.between[side] for step in steps]) for side in (0, 1))
         left.fill_between(numbers, low, high, color="black", alpha=0.15, label="left open by the judge")
@@ -135,7 +135,7 @@ def plots(story: Story) -> Iterator[Plot]:
         for heading, (note, lines) in curves.items():
             if lines:
                 yield Plot(heading, note, _curves(steps, lines, story.log.evals if heading == "Accuracy" else ()))
-        domains = [domain for domain in DOMAINS if domain in story.before or domain in story.after]
+        domains = in_order([*story.before, *story.after])
         if domains:
             note = f"Share of a domain's rollouts in the first (grey) and last {ENDS:.0%} of the steps."
             yield Plot("Workflow shapes, before and after", note, _shapes(story, domains))
@@ -143,7 +143,8 @@ def plots(story: Story) -> Iterator[Plot]:
 
 def _accuracies(steps: Sequence[StepReport]) -> dict[str, list[float]]:
     """Accuracy of each step: of all rollouts, and of each domain with rollouts."""
-    found: dict[str, list[float]] = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in DOMAINS}
+    names = in_order(domain for step in steps for domain in step.domain_accuracy)
+    found = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in names}
     known = {d: values for d, values in found.items() if not all(map(math.isnan, values))}
     return {"all": [step.accuracy for step in steps], **known}
 
@@ -173,7 +174,7 @@ def _shapes(story: Story, domains: Sequence[Domain]) -> str:
     for axis, domain in zip(axes.flat, domains, strict=True):
         before, after = (counts.get(domain, Counter()) for counts in (story.before, story.after))
         names = [name for name, _ in (before + after).most_common(_SHAPES)][::-1]
-        for counts, shift, colour in ((before, 0.2, "#b9c4d6"), (after, -0.2, _COLOURS[domain])):
+        for counts, shift, colour in ((before, 0.2, "#b9c4d6"), (after, -0.2, _COLOURS.get(domain, "#9467bd"))):
             shares = [counts[name] / max(1, counts.total()) for name in names]
             axis.barh([i + shift for i in range(len(names))], shares, 0.38, color=colour)
         axis.set_yticks(range(len(names)), [_cut(name) for name in names])

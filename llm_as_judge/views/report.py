@@ -15,7 +15,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line, Shown, Story
 from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.files import cut
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import DOMAINS, in_order
 from llm_as_judge.views.charts import plots
 from llm_as_judge.views.terminal import figure, judge_line, plan_cells, recorded
 from llm_as_judge.views.watch import line_cells
@@ -43,12 +43,15 @@ def report_page(story: Story) -> str:
     environment.filters |= {"text": text, "code": code}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     results = story.results
-    plans = plan_cells(results.get("workflows") or {}, results.get("learned") or {})
+    ratios = story.log.run.settings.get("data", {}).get("domain_ratios", dict.fromkeys(DOMAINS, 1.0))
+    domains = in_order(domain for domain, ratio in ratios.items() if ratio)
+    plans = plan_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)
     return template.render(
         title=text(story.log.path.stem),
         facts=_facts(story),
         tiles=_tiles(story),
-        heldout=_heldout(results),
+        domains=domains,
+        heldout=_heldout(results, domains),
         plans=[(text(plan, 200), *map(str.strip, cells)) for plan, cells in plans],
         judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
@@ -97,11 +100,11 @@ def _tiles(story: Story) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _heldout(results: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _heldout(results: Mapping[str, Any], domains: Sequence[str]) -> list[tuple[str, ...]]:
     """Rows of the held-out evaluations: name, accuracies, valid share, executor tokens per problem."""
     named = {"untrained policy": results.get("before"), "trained policy": results.get("after")}
     named |= results.get("baselines") or {}
-    shares = ("overall", *DOMAINS, "valid_rate")
+    shares = ("overall", *domains, "valid_rate")
     return [
         (text(name, 200), *(recorded(row, share) for share in shares), figure(row.get("executor_tokens"), ",.0f"))
         for name, row in named.items()

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from llm_as_judge.evaluation.intervals import Estimate
-from llm_as_judge.types import DOMAINS, Domain
+from llm_as_judge.types import Domain, in_order
 
 if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.ablation import Outcome, Worth
@@ -123,7 +123,7 @@ def recorded(scores: Mapping[str, Any], name: str) -> str:
 
 def step_line(report: "StepReport", total: int) -> str:
     """Metrics of a step in one line; accuracies are percentages of its own rollouts."""
-    domains = " ".join(f"{d} {percent(report.domain_accuracy.get(d, math.nan)):>3}" for d in DOMAINS)
+    domains = " ".join(f"{d} {percent(report.domain_accuracy[d]):>3}" for d in in_order(report.domain_accuracy))
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
     first = f" (first attempt {percent(report.first_valid_rate)})" if report.repairs else ""
@@ -152,10 +152,10 @@ def validation_line(step: int, summary: "Summary") -> str:
 def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     """Accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
-    further = _further(lines.values())
-    table = make_table(title, "", "overall", *DOMAINS, "valid", "tokens", *further)
+    further, domains = _further(lines.values()), in_order(d for line in lines.values() for d in line.domains)
+    table = make_table(title, "", "overall", *domains, "valid", "tokens", *further)
     for name, line in lines.items():
-        cells = [interval(line.domains.get(d)) for d in DOMAINS]
+        cells = [interval(line.domains.get(d)) for d in domains]
         cells += [interval(getattr(line, "valid_rate", None)), f"{line.tokens:.0f}"]
         table.add_row(name, interval(line.overall), *cells, *(cell(line) for cell in further.values()))
     return table
@@ -183,7 +183,7 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 def comparison_table(compared: "Sequence[Compared]") -> str:
     """The table of ``compare``: accuracies in percent, intervals in brackets."""
-    domains = [d for d in DOMAINS if any(d in one.row.domains for one in compared)]
+    domains = in_order(d for one in compared for d in one.row.domains)
     policy = next(one.row.name for one in compared if one.difference is None)
     further = _further(one.row for one in compared)
     rows = []
@@ -241,18 +241,19 @@ def judge_line(judge: Mapping[str, Any]) -> str:
 
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
-    table = make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *DOMAINS)
-    for plan, cells in plan_cells(accuracies, learned):
+    domains = in_order(domain for own in accuracies.values() for domain in own)
+    table = make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *domains)
+    for plan, cells in plan_cells(accuracies, learned, domains):
         table.add_row(plan, *cells)
     return table
 
 
 def plan_cells(
-    accuracies: Mapping[str, Mapping[Any, float | None]], learned: Mapping[Any, str]
+    accuracies: Mapping[str, Mapping[Any, float | None]], learned: Mapping[Any, str], domains: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
     """Each plan with its cells by domain; a star marks the plan that the policy writes most."""
     for plan, right in accuracies.items():
-        shares = [(d, math.nan if (share := right.get(d)) is None else share) for d in DOMAINS]
+        shares = [(d, math.nan if (share := right.get(d)) is None else share) for d in domains]
         yield plan, [f"{percent(share):>3}{'*' if learned.get(d) == plan else ' '}" for d, share in shares]
 
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from llm_as_judge.evaluation.analysis import Analysis, Line
 from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.runlog import LogReader
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import in_order
 from llm_as_judge.views.terminal import figure, make_table, percent
 from llm_as_judge.workflow.lint.codes import meaning
 
@@ -84,7 +84,8 @@ def look_at_log(reader: LogReader) -> Look:
     tokens = mean_known([(step.executor_tokens + step.completion_tokens) * step.rollouts for step in recent])
     groups = sum(step.groups for step in recent)
     zero_variance = sum(step.skipped_groups for step in recent) / groups if groups else math.nan
-    domains = {d: mean_known([step.domain_accuracy.get(d, math.nan) for step in recent]) for d in DOMAINS}
+    names = in_order(domain for step in recent for domain in step.domain_accuracy)
+    domains = {d: mean_known([step.domain_accuracy.get(d, math.nan) for step in recent]) for d in names}
 
     def average(name: str) -> float:
         return mean_known([getattr(step, name) for step in recent])

@@ -7,7 +7,7 @@ A YAML file maps operators to instructions by domain; others get none:
       qa: Answer in the words of the context.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
@@ -16,7 +16,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
-from llm_as_judge.types import Domain
+from llm_as_judge.types import DOMAINS, Domain
 
 _FORM = TypeAdapter(dict[str, dict[Domain, str]])
 
@@ -31,8 +31,11 @@ class Enhancer:
         return self.instructions.get(operator, {}).get(domain, "")
 
 
-def load_enhancer(config: WorkflowConfig) -> Enhancer:
-    """Layer 2 from ``config.enhancer``; ``ConfigError`` if it is unreadable or has an unknown operator or domain."""
+def load_enhancer(config: WorkflowConfig, domains: Collection[str] = ()) -> Enhancer:
+    """Layer 2 from ``config.enhancer``, which may name the user's own ``domains`` too.
+
+    Raises ``ConfigError`` if it is unreadable or has an unknown operator or domain.
+    """
     known, path = {**OPERATORS, **load_operators(config.operators)}, config.enhancer
     document: dict[str, dict[Domain, str]] = {}
     if path is not None:
@@ -46,4 +49,7 @@ def load_enhancer(config: WorkflowConfig) -> Enhancer:
             raise ConfigError(f"{path}: {place}: {first['msg']}; map operators to instructions by domain") from None
     if unknown := [name for name in document if name not in known]:
         raise ConfigError(f"{path}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
+    for name, domain in ((name, domain) for name, own in document.items() for domain in own):
+        if domain not in (there := (*DOMAINS, *domains)):
+            raise ConfigError(f"{path}: {name}.{domain}: there is no such domain; there are {', '.join(there)}")
     return Enhancer({name: {domain: text.strip() for domain, text in own.items()} for name, own in document.items()})

@@ -4,15 +4,16 @@ The shared parts (task, operators, rules) come first, then domain guidance, exam
 have the longest common prefix. The short prompt is the one the nano policy is trained on; the full one states the whole
 contract for any instruct model, and shows an example until the experience buffer has better ones.
 
-    layer1 = Layer1(config.workflow)
+    layer1 = Layer1(config.workflow, config.data.domains)
     ids = policy.encode(layer1(question, examples))
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
-from llm_as_judge.config.schema import WorkflowConfig
+from llm_as_judge.config.schema import DomainConfig, WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
@@ -43,15 +44,19 @@ FULL_GUIDANCE: Guidance = {
 }
 
 
-def load_guidance(path: Path) -> dict[Domain, str]:
-    """Domain guidance from a YAML file with a line for each of math, code and qa; raises ``ConfigError``."""
+def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]:
+    """Domain guidance from a YAML file: a line for each of math, code and qa, and for any of ``others``.
+
+    Raises ``ConfigError``.
+    """
     try:
         loaded = plain_yaml(path)
     except ConfigError as error:
         raise ConfigError(f"guidance file {path}: {error}") from error
-    if not isinstance(loaded, dict) or set(loaded) != set(DOMAINS):
-        raise ConfigError(f"guidance file {path} must map exactly {', '.join(DOMAINS)} to text, got {loaded!r}")
-    return {domain: str(loaded[domain]) for domain in DOMAINS}
+    if not isinstance(loaded, dict) or not set(DOMAINS) <= set(loaded) <= {*DOMAINS, *others}:
+        known = ", ".join((*DOMAINS, *others))
+        raise ConfigError(f"guidance file {path} must map exactly {known} to text, got {loaded!r}")
+    return {domain: str(text) for domain, text in loaded.items()}
 
 
 def system_prompt(operators: Operators = OPERATORS) -> str:
@@ -63,7 +68,7 @@ def short_prompt(
     question: Question, *, system: str, examples: Sequence[Example] = (), guidance: Guidance, prefill: str = ""
 ) -> Prompt:
     """A few lines of rules (``system``) and one user message with the examples in full."""
-    parts = [f"Domain: {question.domain}. {guidance[question.domain]}"]
+    parts = [f"Domain: {question.domain}. {_hint(question, guidance)}"]
     parts += [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
     parts.append(f"Problem: {question.statement}")
     if question.entry_point:
@@ -74,10 +79,11 @@ def short_prompt(
 class Layer1:
     """The prompt of the ``workflow`` section; raises ``ConfigError`` if its guidance or operators cannot be read."""
 
-    def __init__(self, config: WorkflowConfig) -> None:
+    def __init__(self, config: WorkflowConfig, domains: Mapping[str, DomainConfig] = MappingProxyType({})) -> None:
         self._config = config
         built_in = SHORT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
-        self._guidance = load_guidance(config.guidance) if config.guidance else built_in
+        own = {name: domain.guidance for name, domain in domains.items() if domain.guidance}
+        self._guidance = {**own, **(load_guidance(config.guidance, domains) if config.guidance else built_in)}
         self._operators = load_operators(config.operators)
         self.system = ""  # the part that all problems share
         if config.layer1 and config.prompt == "short":
@@ -96,10 +102,10 @@ class Layer1:
             head = ASKED_HEAD if config.prefill else ""
             return short_prompt(question, system=self.system, examples=examples, guidance=guidance, prefill=head)
         turns = tuple(
-            (_request(question.domain, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
-            for e in examples or example(question.domain, self._operators)
+            (_request(question, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
+            for e in examples or example(question.kind, self._operators)
         )
-        user = _request(question.domain, guidance, f"{question.statement}{entry}")
+        user = _request(question, guidance, f"{question.statement}{entry}")
         return Prompt(self.system, user, turns, HEAD if config.prefill else "")
 
     def within(
@@ -112,5 +118,10 @@ class Layer1:
         return self(question), 0
 
 
-def _request(domain: Domain, guidance: Guidance, problem: str) -> str:
-    return f"Problem ({domain}): {problem}\n\nWrite the workflow. {guidance[domain]}"
+def _request(question: Question, guidance: Guidance, problem: str) -> str:
+    return f"Problem ({question.domain}): {problem}\n\nWrite the workflow. {_hint(question, guidance)}"
+
+
+def _hint(question: Question, guidance: Guidance) -> str:
+    """The guidance of the question's domain, by default that of its kind."""
+    return guidance.get(question.domain) or guidance[question.kind]

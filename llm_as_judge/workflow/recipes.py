@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from random import Random
 
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.types import Domain
+from llm_as_judge.types import Kind
 from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
-_DRAFTS: dict[Domain, tuple[str, ...]] = {
+_DRAFTS: dict[Kind, tuple[str, ...]] = {
     "math": ("Custom", "AnswerGenerate", "Programmer"),
     "code": ("CustomCodeGenerate", "Custom"),
     "qa": ("Custom", "AnswerGenerate", "Programmer"),
 }
-_AFTER: dict[Domain, tuple[tuple[str, ...], ...]] = {
+_AFTER: dict[Kind, tuple[tuple[str, ...], ...]] = {
     "math": ((), ("Format",), ("Review",), ("Review", "Format")),
     "code": ((), ("Test",), ("Review",), ("Review", "Test"), ("Test", "Review")),
     "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
@@ -40,7 +40,7 @@ second = (await {draft})['{key}']
 if first == second:
     return first, 0.0
 third = (await {draft})['{key}']"""
-_INSTRUCTIONS: dict[Domain, tuple[str, ...]] = {
+_INSTRUCTIONS: dict[Kind, tuple[str, ...]] = {
     "math": (
         "Solve the problem step by step, then give the final number.",
         "Think carefully and end with the result alone.",
@@ -102,7 +102,7 @@ class Recipe:
         return tuple(dict.fromkeys(filter(None, (self.draft, self.ensemble, *self.following))))
 
 
-def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
+def recipes(domain: Kind, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
     ensembles = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
@@ -112,7 +112,7 @@ def recipes(domain: Domain, operators: Collection[str]) -> Iterator[Recipe]:
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
 
-def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
+def draw(domain: Kind, rng: Random, operators: Collection[str]) -> Recipe:
     """A random recipe: every operator after the first draft, except Test, makes it ``_RARER`` times as rare.
 
     There are few short recipes and many long ones, but a small policy learns the short ones first and rarely writes
@@ -128,7 +128,7 @@ def draw(domain: Domain, rng: Random, operators: Collection[str]) -> Recipe:
 
 def write(
     recipe: Recipe,
-    domain: Domain,
+    domain: Kind,
     rng: Random,
     *,
     varied: float = 1.0,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.types import Domain
+from llm_as_judge.types import DOMAINS, Kind
 from llm_as_judge.workflow.structure import normalise_code
 from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
@@ -72,7 +72,7 @@ def shapes_of(operators: Collection[str]) -> list[str]:
     return [name for name, shape in SHAPES.items() if set(shape.operators.values()) <= set(operators)]
 
 
-def workflow(shape: Shape, domain: Domain) -> str:
+def workflow(shape: Shape, domain: Kind) -> str:
     """The shape as a workflow for problems of ``domain``."""
     drafting, *ending = (built(attribute, operator) for attribute, operator in shape.operators.items())
     setup = [f"# {domain}: {shape.draft}", drafting, f"# {shape.ending}", *ending]
@@ -83,15 +83,15 @@ def workflow(shape: Shape, domain: Domain) -> str:
     return class_text(setup, body, domain == "code")
 
 
-def name_of(source: str, domain: Domain) -> str:
+def name_of(source: str) -> str:
     """The name of the shape that equals ``source`` except for comments and layout, or ``""``."""
-    return _named(domain).get(normalise_code(source), "")
+    return _named().get(normalise_code(source), "")
 
 
 @cache
-def _named(domain: Domain) -> Mapping[str, str]:
-    """Normalised text of each shape for ``domain`` -> its name."""
-    return {normalise_code(workflow(shape, domain)): shape.name for shape in SHAPES.values()}
+def _named() -> Mapping[str, str]:
+    """Normalised text of each shape for each domain -> its name."""
+    return {normalise_code(workflow(shape, kind)): shape.name for shape in SHAPES.values() for kind in DOMAINS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Example:
 
 
 #: A problem of each domain, and the shapes that show most of what a workflow can be, the best first.
-_EXAMPLES: Mapping[Domain, tuple[str, tuple[str, ...]]] = {
+_EXAMPLES: Mapping[Kind, tuple[str, tuple[str, ...]]] = {
     "math": (
         "A baker packs 12 boxes of 8 rolls and sells three quarters of them. How many rolls are left?",
         ("answer_vote", "answer", "program", "direct"),
@@ -120,7 +120,7 @@ _EXAMPLES: Mapping[Domain, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def example(domain: Domain, operators: Collection[str]) -> list[Example]:
+def example(domain: Kind, operators: Collection[str]) -> list[Example]:
     """At most one example of a domain that calls only ``operators``, shown until the experience buffer has better."""
     problem, names = _EXAMPLES[domain]
     usable = [name for name in names if name in shapes_of(operators)]

@@ -12,6 +12,7 @@ from helpers.samples import write_lines
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import ConfigError, DataError
 
@@ -53,7 +54,7 @@ def table(path: Path, *records: Record) -> Path:
 
 def refused(path: Path, fields: dict[str, str] | None = None) -> str:
     with pytest.raises((DataError, ConfigError)) as caught:
-        read_problems(path, fields or {})
+        read_problems(path, DataConfig(fields=fields or {}))
     return str(caught.value)
 
 
@@ -85,9 +86,9 @@ def test_paths_are_mapped_and_a_wrong_mapping_is_answered_with_what_there_is(her
     problem = read_problems(file, fields)[0]
     assert (problem.question.text, problem.reference.answers) == ("What is 2 + 3?", ("5",))
     assert (problem.question.dataset, problem.question.domain) == ("arithmetic", "math")
-    assert read_problems(file, {**fields, "type": "qa"})[0].question.domain == "qa"
+    assert read_problems(file, by(**fields, type="qa"))[0].question.domain == "qa"
     empty = write_lines(here / "empty.jsonl", [{"q": "1 + 1?", "a": 2, "note": None}, {"q": "?", "a": 3, "note": "n"}])
-    some = read_problems(empty, {"problem": "q", "answer": "a", "context": "note"})
+    some = read_problems(empty, by(problem="q", answer="a", context="note"))
     assert [problem.question.context for problem in some] == ["", "n"]
     chat = write_lines(here / "chat.jsonl", [{"dialogue": [*CHAT, {"role": "user", "content": "And 3 + 3?"}], "a": 6}])
     for path, mapping, said in (
@@ -99,7 +100,7 @@ def test_paths_are_mapped_and_a_wrong_mapping_is_answered_with_what_there_is(her
     ):
         message = refused(path, mapping)
         assert said in message and (str(path) in message or "data.fields" in message), message
-    assert read_problems(chat, {"problem": "dialogue.2.content", "answer": "a"})[0].question.text == "And 3 + 3?"
+    assert read_problems(chat, by(problem="dialogue.2.content", answer="a"))[0].question.text == "And 3 + 3?"
 
 
 def test_binary_columns_and_damaged_files_are_refused_with_file_and_record(here: Path) -> None:

@@ -44,7 +44,7 @@ def rollout(
     call = types.OperatorCall("Custom", {}, {}, (types.Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(SHAPES[plan], of.question.domain) if text is None else text
-    metric = metric_of(of.question.dataset, (of.question.domain,))
+    metric = metric_of(of.question)
     found = scores(metric, answer, of.question, of.reference) if outcome == "finished" and correct is not None else {}
     return Rollout(
         of, Completion(source, (), (), (), "stop"), source,

@@ -47,7 +47,7 @@ def test_figures_are_means_over_the_last_steps(tmp_path: Path) -> None:
     assert (found.run, found.step, found.total, found.done, found.left_s) == ("run-1", 12, 20, False, 8 * 5.0)
     assert found.figures["reward"].startswith(f"{sum(range(3, 13)) / 10:.2f}  ▁")
     assert {**found.figures, "reward": ""} == {
-        "reward": "", "right": "50 %   math 25  code -  qa -", "valid": "75 %", "zero variance": "25 % of the groups",
+        "reward": "", "right": "50 %   math 25", "valid": "75 %", "zero variance": "25 % of the groups",
         "unscored": "24 rollouts of the run", "tokens/s": "200 of policy and executor in rollouts", "cost": "3.5",
         "seconds a step": "5.0   generate 1.0  execute 3.0  update 1.0", "validation": "step 8: overall 62",
     }  # fmt: skip
