@@ -91,7 +91,7 @@ def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Pol
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
     def logprobs(policy: Policy) -> list[float]:
-        completions, prompt = list[Completion](), Layer1(config.workflow)
+        completions, prompt = list[Completion](), Layer1(config.workflow, config.choices)
         for source, domain in list(itertools.product(SHAPES.values(), DOMAINS))[:_COMPARED]:
             asked = policy.encode(prompt(Question("", "What is 6 times 7?", domain)))
             reply = policy.tokenizer.encode(workflow(source, domain), add_special_tokens=False)

@@ -107,7 +107,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
     from llm_as_judge.workflow.prompt import Layer1
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-    training, prompt, notes = config.training, Layer1(config.workflow), list[str]()
+    training, prompt, notes = config.training, Layer1(config.workflow, config.choices), list[str]()
     count = _counter(config, notes)
     limit, buffer = training.prompt_max_length, config.experience_buffer
 
