@@ -18,6 +18,7 @@ from llm_as_judge.embedded.supervise import own_server
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.llm.client import LLMClient, Usage
+from llm_as_judge.llm.places import Load
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
@@ -44,6 +45,9 @@ class Services:
 
     def usage(self) -> dict[str, Usage]:
         return {role: client.usage for role, client in self.clients.items()}
+
+    def executor_load(self) -> Load:
+        return sum((client.load() for role, client in self.clients.items() if role not in JUDGES), Load())
 
 
 @asynccontextmanager

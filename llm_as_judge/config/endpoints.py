@@ -62,7 +62,7 @@ class EndpointConfig(ServerConfig):
     )
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
-    def cost(self, prompt_tokens: int, completion_tokens: int) -> float:
+    def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
         """The price of so many tokens."""
         return (prompt_tokens * self.price_per_million_input + completion_tokens * self.price_per_million_output) / 1e6
 

@@ -351,6 +351,11 @@ class Config(Strict):
         """The executors that a workflow may name, and the default under ``""``; empty if there is only that."""
         return {"": self.executor, **self.executors} if self.executors else {}
 
+    @property
+    def executor_models(self) -> str:
+        """The models of all executors, as results show them: ``gpt-oss-20b, strong=gpt-oss-120b``."""
+        return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
+
     def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
         """The roles that ``model`` answers in this process or, if it is the policy, on its server."""
         return [own for own in self.endpoints().values() if own.provider == "local" and own.model == model]

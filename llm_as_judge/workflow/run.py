@@ -226,7 +226,7 @@ class _Call:
         if self.executor:
             default = self.of.runner.executors[""].config
             usual = sum(default.cost(e.prompt_tokens, e.completion_tokens) for e in exchanges)
-            weight = sum(e.cost for e in exchanges) / usual if usual else 1.0
+            weight = round(sum(e.cost for e in exchanges) / usual, 9) if usual else 1.0
         return OperatorCall(
             self.name, self.arguments, self.result, exchanges, seconds, self.error, self.executor, weight
         )

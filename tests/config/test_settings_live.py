@@ -95,7 +95,8 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
 
     OwnJudge(recorder.load(judge__function="math:gcd").judge)
 
-    Layer1(recorder.load(prefill=True, prompt="full").workflow)(Question("q", "1 + 1?", "math"))
+    told = recorder.load(prefill=True, prompt="full", executors__other__model="m")
+    Layer1(told.workflow, told.choices)(Question("q", "1 + 1?", "math"))
 
     async def open_and_close(services: AbstractAsyncContextManager[object]) -> None:
         async with services:
