@@ -159,9 +159,7 @@ def test_log_analysis_and_plan_know_the_executors(here: Path) -> None:
 
 @dataclass
 class Endpoint(Knowing):
-    """Right if a problem has at most ``steps`` sentences; ``asked`` counts the known ones."""
-
-    steps: int = 1
+    steps: int = 1  # sentences of the longest problem that it solves
 
     def reply(self, prompt: str, seed: int | None = None) -> str:
         known = next((text for text in self.answers if text in prompt), None)
@@ -198,9 +196,8 @@ def test_the_example_asks_both_endpoints_and_choosing_pays(example: Sequence[End
     assert found == {
         "choosing": (1, 4, 4, 4 * fast + 4 * strong), "fast": (0.5, 8, 0, 8 * fast), "strong": (1, 0, 8, 8 * strong),
     }  # fmt: skip
-    assert row["executor"] == "fast, strong=strong" and "no f" in cli(
-        "workflow", "lint", EXAMPLE / "workflow.py", *given
-    )
+    assert row["executor"] == "fast, strong=strong"
+    cli("workflow", "lint", EXAMPLE / "workflow.py", *given)  # without errors
     closed = f"executors.strong.base_url=http://127.0.0.1:{free_port()}/v1"
     for more, ok in ((), True), ((closed, "executors.strong.max_retries=0"), False):
         wanted = checks_of(load_config(EXAMPLE / "config.yaml", more))
