@@ -6,7 +6,7 @@ Training writes every kind; an evaluation keeps its ``RolloutEvent`` records in 
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -88,6 +88,7 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     error: str = ""
     answer: str | None = None
     operators: Sequence[str] = ()  # in the order of their calls
+    executors: Mapping[str, tuple[int, int]] = {}  # calls and tokens of each, of all attempts; "": the default
     calls: Sequence[OperatorCall] = ()
     attempts: Sequence[Attempt] = ()  # earlier ones, which the policy repaired
     seconds: float = 0.0  # of all attempts, as executor_tokens and cost
@@ -105,7 +106,7 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     reference: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        calls = [*self.calls, *(call for attempt in self.attempts for call in attempt.execution.calls)]
+        calls = self.all_calls
         exchanges = [*self.judged, *(exchange for call in calls for exchange in call.exchanges)]
         durations = (self.seconds, *(call.seconds for call in calls), *(one.seconds for one in exchanges))
         if not all(0 <= seconds <= _LONGEST for seconds in durations):
@@ -114,6 +115,15 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
     @property
     def kind(self) -> Kind:
         return kind_of(self.domain, self.like)
+
+    @property
+    def all_calls(self) -> list[OperatorCall]:
+        return [*self.calls, *(call for attempt in self.attempts for call in attempt.execution.calls)]
+
+    @property
+    def weighed_tokens(self) -> float:
+        """Tokens of the default executor for the same cost."""
+        return self.executor_tokens + sum((call.weight - 1) * call.tokens for call in self.all_calls)
 
     @property
     def source(self) -> str:
@@ -138,10 +148,20 @@ class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
             answer=run.answer,
             calls=run.calls,
             operators=[call.name for call in run.calls],
+            executors=by_executor(run.calls),
             executor_tokens=run.tokens,
             correct=attempt.correct,
             attempts=(),
         )
+
+
+def by_executor(calls: Iterable[OperatorCall]) -> dict[str, tuple[int, int]]:
+    """Number and tokens of the calls to each executor."""
+    found: dict[str, tuple[int, int]] = {}
+    for call in calls:
+        number, tokens = found.get(call.executor, (0, 0))
+        found[call.executor] = number + 1, tokens + call.tokens
+    return found
 
 
 class StepReport(Event, kw_only=True, frozen=True, tag="step"):

@@ -158,6 +158,8 @@ class OperatorCall:
     exchanges: tuple[Exchange, ...] = ()
     seconds: float = 0.0
     error: str = ""  # why there is no result, or a remark of the operator
+    executor: str = ""  # name in ``executors``; "": the default
+    weight: float = 1.0  # what its tokens cost, relative to the same tokens of the default
 
     @property
     def parse_ok(self) -> bool:
@@ -208,6 +210,11 @@ class Execution:
     def tokens(self) -> int:
         """Executor tokens, prompts and replies."""
         return sum(c.tokens for c in self.calls)
+
+    @property
+    def weighed_tokens(self) -> float:
+        """Tokens of the default executor for the same cost."""
+        return sum(c.tokens * c.weight for c in self.calls)
 
     @property
     def cost(self) -> float:

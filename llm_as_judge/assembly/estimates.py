@@ -207,6 +207,7 @@ class Workload:
     call_input: float
     call_output: float
     longest: float = 0.0  # prompt of the held-out evaluation
+    dearer: float = 1.0  # cost of the executors' tokens relative to the default's prices
 
     @property
     def rollouts(self) -> int:

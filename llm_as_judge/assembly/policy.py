@@ -78,9 +78,8 @@ def load_author(
         engine = ThinkingEngine(engine, policy.tokenizer, config.generation.thinking_tokens)
     if config.workflow.repairs:
         _ = policy.user_turn  # refused now, not after the first batch
-    return PolicyAuthor(
-        policy, engine, Layer1(config.workflow, config.data.domains), config, step_of(adapter) if adapter else 0
-    )
+    prompt = Layer1(config.workflow, config.data.domains, config.choices)
+    return PolicyAuthor(policy, engine, prompt, config, step_of(adapter) if adapter else 0)
 
 
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:

@@ -94,12 +94,11 @@ def plan_ledger(
 
 
 def _weights(config: Config) -> list[str]:
-    """What decides the answers of an executor in this process, and its settings do not say."""
-    executor = config.executor
-    if executor.provider != "local":
-        return []
-    place = config.base_model.path if executor.model == POLICY else executor.model
-    return [content_of(Path(locate_weights(place))), config.model.dtype, config.generation.engine]
+    """What decides the answers of executors in this process, and their settings do not say."""
+    local = [own.model for own in (config.executor, *config.executors.values()) if own.provider == "local"]
+    places = [config.base_model.path if model == POLICY else model for model in local]
+    known = [content_of(Path(locate_weights(place))) for place in places]
+    return [*known, config.model.dtype, config.generation.engine] if known else []
 
 
 def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:

@@ -17,7 +17,7 @@ import yaml
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.config.fields import names_input
-from llm_as_judge.config.identity import decisive, identity
+from llm_as_judge.config.identity import deciding_of, decisive, identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -135,9 +135,13 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
         for (section, name), value in _FORMER.items()
         if (was := saved.get(section, {}).get(name, value)) != value
     ]
+    was, now_named = (deciding_of(tree.get("executors", {})) for tree in (saved, now))
+    if was != now_named:
+        former.append(f"executors was {was}, is {now_named}")
     return former + [
         f"{section}.{name} was {saved[section][name]}, is {now[section][name]}"
         for section, settings in decisive(config, _LEARNING).items()
+        if section in _LEARNING
         for name in settings
         if name not in _OPERATIONAL and not names_input(LEAVES[f"{section}.{name}"])
         if name in saved.get(section, {}) and saved[section][name] != now[section][name]

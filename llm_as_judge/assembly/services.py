@@ -18,22 +18,23 @@ from llm_as_judge.embedded.supervise import own_server
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.llm.client import LLMClient, Usage
+from llm_as_judge.llm.places import Load
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
-from llm_as_judge.workflow.run import WorkflowRunner
+from llm_as_judge.workflow.run import Executor, WorkflowRunner
 
-#: Roles in ``Config.endpoints``; workflows need only the first.
-ROLES = ("executor", "judge", "second_judge")
+#: Roles in ``Config.endpoints`` that workflows do not need.
+JUDGES = ("judge", "second_judge")
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     """Open components; closed at the end of ``async with``."""
 
-    clients: Mapping[str, LLMClient]  # by role: executor, judge, second_judge
+    clients: Mapping[str, LLMClient]  # by role: executor, executors.NAME, judge, second_judge
     sandbox: Sandbox
     enhance: Enhancer  # Layer 2
     runner: WorkflowRunner
@@ -44,6 +45,9 @@ class Services:
 
     def usage(self) -> dict[str, Usage]:
         return {role: client.usage for role, client in self.clients.items()}
+
+    def executor_load(self) -> Load:
+        return sum((client.load() for role, client in self.clients.items() if role not in JUDGES), Load())
 
 
 @asynccontextmanager
@@ -59,7 +63,7 @@ async def open_services(
         RewardFunction(config.reward, config.workflow.repairs),
     )
     own_rewards = load_rewards(config.reward, reward.slack / 2)
-    roles = ROLES if judging else ROLES[:1]
+    roles = [role for role in config.endpoints() if judging or role not in JUDGES]
     hosted = HostedModels(config)
     async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles, hosted) as clients:
         model, second = clients.get("judge"), clients.get("second_judge")
@@ -68,7 +72,8 @@ async def open_services(
         if config.judge.function:
             judge, scorer = OwnJudge(config.judge, together=True), OwnJudge(config.judge, official)
         alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
-        runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
+        named = {name: Executor(clients[f"executors.{name}"], own) for name, own in config.executors.items()}
+        runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance, named)
         measuring = RolloutParts(
             runner,
             scorer,
@@ -93,7 +98,7 @@ async def open_services(
 @asynccontextmanager
 async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
     """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
-    async with open_clients(config, ROLES[1:]) as clients:
+    async with open_clients(config, JUDGES) as clients:
         judge, second = clients.get("judge"), clients.get("second_judge")
         yield OwnJudge(config.judge) if config.judge.function else Judge(config.judge, judge, second=second)
 

@@ -160,6 +160,6 @@ def _parts(
         evaluate=validate if config.training.eval_every else None,
         config_text=folder.config_text,
         run_id=run.id,
-        load=services.clients["executor"].load,
+        load=services.executor_load,
         spent=budget(config.budget, log.path, services.usage),
     )

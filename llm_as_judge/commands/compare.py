@@ -45,6 +45,7 @@ async def run_comparison(
     from llm_as_judge.evaluation import comparison
     from llm_as_judge.evaluation.baselines import measure, row
     from llm_as_judge.evaluation.evaluate import evaluate
+    from llm_as_judge.evaluation.intervals import mean
     from llm_as_judge.evaluation.voting import DRAFTS, TEMPERATURE, best_constants, constant_author, self_consistency
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.views.charts import comparison_chart
@@ -87,13 +88,14 @@ async def run_comparison(
             policies[comparison.WARMED_UP] = await results(comparison.WARMED_UP, config)
         if checkpoint:
             policies[comparison.TRAINED] = await results(comparison.TRAINED, config, checkpoint)
-        policy = row("", [[record] for record in [*policies.values()][-1]])
+        records = [*policies.values()][-1]
+        tokens = mean([record.weighed_tokens for record in records if record.outcome != "fault"])  # at equal cost
         warmer = replace(services.official, runner=services.runner.at_temperature(TEMPERATURE))
         drafts, voted = await self_consistency(
-            problems, warmer, services.sandbox.run_code, policy.tokens,
+            problems, warmer, services.sandbox.run_code, tokens,
             lambda n: log("votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
         )  # fmt: skip
-        sandbox, usage = str(services.sandbox.describe()), services.usage()["executor"]
+        sandbox, usage = str(services.sandbox.describe()), services.usage()
     plans_of: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
     further = [
         *chosen,
@@ -111,7 +113,7 @@ async def run_comparison(
         "model": config.base_model.key,
         "checkpoint": str(checkpoint) if checkpoint else None,
         "adapter": adapter_digest(checkpoint),
-        "executor": config.executor.model,
+        "executor": config.executor_models,
         "problems": len(problems),
         "rows": [row.as_json() for row in rows],
         "pareto_front": {kind: [row.name for row in members] for kind, members in fronts.items()},
@@ -119,7 +121,8 @@ async def run_comparison(
         "file": str(file),
         "picture": str(picture),
         "sandbox": sandbox,
-        "usage": usage,
+        "usage": usage["executor"],
+        **({"usage_by_executor": usage} if config.executors else {}),
     }
     write_json(file, result)
     return result

@@ -92,7 +92,7 @@ async def run_evaluation(
                 "checkpoint": str(checkpoint) if checkpoint else None,
                 "adapter": adapter_digest(checkpoint),
                 "workflow": str(workflow.file) if workflow else None,
-                "executor": config.executor.model,
+                "executor": config.executor_models,
                 "samples": samples,
                 "records": str(file),
                 "sandbox": str(services.sandbox.describe()),

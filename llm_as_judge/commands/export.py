@@ -93,7 +93,7 @@ def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Pol
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
     def logprobs(policy: Policy) -> list[float]:
-        completions, prompt = list[Completion](), Layer1(config.workflow, config.data.domains)
+        completions, prompt = list[Completion](), Layer1(config.workflow, config.data.domains, config.choices)
         for source, domain in list(itertools.product(SHAPES.values(), DOMAINS))[:_COMPARED]:
             asked = policy.encode(prompt(Question("", "What is 6 times 7?", domain)))
             reply = policy.tokenizer.encode(workflow(source, domain), add_special_tokens=False)

@@ -83,7 +83,7 @@ def make_plan(
     given, shape = assumed or Assumed(), estimates.sizes_of(config)
     work, notes = workload_of(config, given)
     if log is not None:
-        work, notes = _measured(work, log), []
+        work, notes = _measured(work, log, config), []
     # Two held-out evaluations, and one of each single workflow; no judge is asked.
     single = {"none": 0, "single": 1, "all": len(SHAPES)}[config.evaluation.baselines]
     evaluations = work.asked(config.data.eval_problems * given.calls * (2 + single))
@@ -107,7 +107,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
     from llm_as_judge.workflow.prompt import Layer1
     from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-    training, prompt, notes = config.training, Layer1(config.workflow, config.data.domains), list[str]()
+    training, prompt, notes = config.training, Layer1(config.workflow, config.data.domains, config.choices), list[str]()
     count = _counter(config, notes)
     limit, buffer = training.prompt_max_length, config.experience_buffer
 
@@ -140,6 +140,10 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
         f"{given.calls:g} executor calls per workflow{', and one of the judge' if judged else ''}, "
         f"{given.call_input:g} tokens in and {given.call_output:g} out each, {given.latency:g} s each"
     )
+    if config.executors:
+        times = {name: own.cost(given.call_input, given.call_output) for name, own in config.choices.items()}
+        dearer = [f"{name} costs {times[name] / times['']:.3g} times as much" for name in config.executors if times[""]]
+        notes.append(", ".join(["all calls to the default executor", *dearer]))
     work = Workload(
         problems=training.rollout_batch_size,
         group=training.num_return_sequences_in_group,
@@ -168,8 +172,8 @@ def _counter(config: "Config", notes: list[str]) -> Callable[[str], float]:
     return lambda text: len(text) / _CHARACTERS
 
 
-def _measured(work: Workload, log: Path) -> Workload:
-    """The workload with the completions and calls of an earlier run."""
+def _measured(work: Workload, log: Path, config: "Config") -> Workload:
+    """The workload with the completions and calls of an earlier run, and what its choice of executors cost."""
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.runlog import LogReader
 
@@ -179,7 +183,12 @@ def _measured(work: Workload, log: Path) -> Workload:
         raise DataError(f"{log} holds no rollouts; give the log of a run, logs/MODEL/NAME.jsonl")
     kinds = ("prompt_tokens", "completion_tokens", "calls")
     read, answered, calls = (sum(usage[name] for usage in reader.usage.values()) for name in kinds)
-    executor = sum(reader.usage["executor"][name] for name in kinds[:2])
+    asked = {
+        role: (reader.usage[role][kinds[0]], reader.usage[role][kinds[1]])
+        for role in config.endpoints()
+        if role.startswith("executor") and role in reader.usage
+    }
+    executor, usual = sum(map(sum, asked.values())), sum(config.executor.cost(*tokens) for tokens in asked.values())
     scale = sum(rollout.executor_tokens for rollout in rollouts) / max(executor, 1)  # without checks and evaluations
     return replace(
         work,
@@ -187,6 +196,7 @@ def _measured(work: Workload, log: Path) -> Workload:
         calls=calls * scale / len(rollouts),
         call_input=read / max(calls, 1),
         call_output=answered / max(calls, 1),
+        dearer=sum(config.endpoints()[role].cost(*tokens) for role, tokens in asked.items()) / usual if usual else 1.0,
     )
 
 
@@ -233,9 +243,10 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         # Executor and judge keep the caches of their rows while the policy is sampled and updated.
         rows = (shape.cache_bytes(own.concurrency * own.context, dtype) for own in config.answered_by())
         parts["trainer"] += max(rows, default=0.0)
-    local = urlsplit(config.executor.base_url).hostname in ("localhost", "127.0.0.1", "::1")
-    if local and config.executor.provider == "openai" and config.executor.model in _EXECUTORS:
-        parts["executor"] = _EXECUTORS[config.executor.model]
+    for role, one in config.endpoints().items():
+        local = urlsplit(one.base_url).hostname in ("localhost", "127.0.0.1", "::1")
+        if role.startswith("executor") and local and one.provider == "openai" and one.model in _EXECUTORS:
+            parts[role] = _EXECUTORS[one.model]
     return parts
 
 
@@ -243,7 +254,8 @@ def _placed(config: "Config", parts: Mapping[str, float], count: int, card: Card
     """A card for each part, the largest first; None if they do not fit. The run's own server is with the trainer."""
     together = not (config.engine.gpus or config.engine.base_url)
     groups = [["trainer", "policy server"]] if together else [["trainer"], ["policy server"]]
-    groups = [[name for name in names if name in parts] for names in [*groups, ["executor"]]]
+    groups = [[name for name in names if name in parts] for names in groups]
+    groups += [[name] for name in parts if name.startswith("executor")]
     left, found = [card.memory * USABLE] * count, dict[str, int]()
     for size, names in sorted(((sum(parts[name] for name in names), names) for names in groups), reverse=True):
         place = max(range(count), key=left.__getitem__)
@@ -285,15 +297,14 @@ def _on(
         lookahead = 0
     step = estimates.step_seconds(**seconds, lookahead=lookahead)
     hours = (step * training.max_steps + evaluations / executor.concurrency * given.latency) / 3600
-    asked = run["executor_input"] * executor.price_per_million_input
-    asked += run["executor_output"] * executor.price_per_million_output
+    asked = executor.cost(run["executor_input"], run["executor_output"]) * work.dearer
     return OnMachine(
         fits="yes" if cards else f"no; helps: {helps or 'nothing alone'}",
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},
         on_card=cards or {},
         step_seconds={name: round(value, 2) for name, value in {**seconds, "step": step}.items()},
         run_hours=round(hours, 3),
-        run_cost=round(asked / 1e6 + hours * count * given.gpu_price, 2),
+        run_cost=round(asked + hours * count * given.gpu_price, 2),
     )
 
 

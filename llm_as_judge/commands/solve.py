@@ -71,7 +71,8 @@ def _run_lines(workflow: str, execution: "Execution") -> Iterator[str]:
     yield workflow
     yield ""
     for number, call in enumerate(execution.calls, start=1):
-        yield f"call {number}: {call.name}, {len(call.exchanges)} LLM calls, {call.tokens} tokens, {call.seconds:.2f} s"
+        name = f"{call.name} ({call.executor})" if call.executor else call.name
+        yield f"call {number}: {name}, {len(call.exchanges)} LLM calls, {call.tokens} tokens, {call.seconds:.2f} s"
         for key, value in call.result.items():
             if key not in ("parse_ok", "error") or value not in (True, ""):
                 yield f"    {key}: {value}"

@@ -29,9 +29,11 @@ def lint(
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
 
-    operators = load_operators(options.load().workflow.operators)
-    workflow = read_workflow(path)
-    facts = find(workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt)
+    settings, workflow = options.load(), read_workflow(path)
+    operators, executors = load_operators(settings.workflow.operators), tuple(settings.executors)
+    facts = find(
+        workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt, executors=executors
+    )
     findings = list(facts.findings)
     if as_json:
         cli.print_json(findings)
@@ -74,7 +76,7 @@ def run(
     execution = asyncio.run(execute())
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
-        result["calls"] = ", ".join(call.name for call in execution.calls)
+        result["calls"] = ", ".join(f"{c.name} ({c.executor})" if c.executor else c.name for c in execution.calls)
     cli.print_result(result, as_json)
     if execution.outcome != "finished":
         raise typer.Exit(1)

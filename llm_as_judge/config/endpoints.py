@@ -62,6 +62,10 @@ class EndpointConfig(ServerConfig):
     )
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
+    def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """The price of so many tokens."""
+        return (prompt_tokens * self.price_per_million_input + completion_tokens * self.price_per_million_output) / 1e6
+
     @model_validator(mode="after")
     def _fits_a_local_model(self) -> "EndpointConfig":
         if self.provider != "local":
@@ -74,6 +78,12 @@ class EndpointConfig(ServerConfig):
                 "raise context or lower max_tokens"
             )
         return self
+
+
+class ExecutorConfig(EndpointConfig):
+    description: str = Field(
+        "", pattern=r"^.*$", description="Line about it in the policy's prompt, if there are several executors."
+    )
 
 
 class JudgeConfig(EndpointConfig):

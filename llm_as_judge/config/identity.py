@@ -7,7 +7,7 @@ decided in ``assembly.run_folder``.)
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,16 @@ def identity(config: Config) -> str:
 
 
 def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The deciding settings of ``sections``, as JSON types."""
-    return {section: dict(_settings(config, section)) for section in sections}
+    """The deciding settings of ``sections``, as JSON types; named executors belong to ``executor``."""
+    found = {section: dict(_settings(config, section)) for section in sections}
+    if config.executors and "executor" in found:
+        found["executors"] = deciding_of(config.model_dump(mode="json", include={"executors"})["executors"])
+    return found
+
+
+def deciding_of(executors: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The settings of named executors without their connections."""
+    return {name: {k: own[k] for k in own if k not in _CONNECTION} for name, own in executors.items()}
 
 
 def digest(value: Any) -> str:

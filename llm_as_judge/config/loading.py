@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from llm_as_judge.config.endpoints import DEFAULT_API_KEY
 from llm_as_judge.config.fields import members, names_input, takes_list, takes_text
 from llm_as_judge.config.registry import did_you_mean, nearest
-from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config
+from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config, field_of
 from llm_as_judge.config.sources import SHIPPED, Setting, environment, find_file, read_value, read_yaml
 from llm_as_judge.errors import ConfigError
 
@@ -49,20 +49,23 @@ def load_config(
         model_name = _located(model_name, named.file.parent)
     base_model, defaults = _find_model(model_name, folder, env)
     settings = {**defaults, **settings}
-    for role in ("executor", "judge"):
+    named_executors = [name.rpartition(".")[0] for name in {**settings, **top} if name.startswith("executors.")]
+    for role in dict.fromkeys(("executor", "judge", *named_executors)):
         settings |= _machine_endpoint(role, {**settings, **top}, folder, env)
     settings |= top
 
     tree: dict[str, dict[str, Any]] = {}
     for name, setting in settings.items():
-        section, _, leaf = name.partition(".")
-        field, as_text = LEAVES[name], takes_text(LEAVES[name].annotation)
+        section, _, leaf = name.rpartition(".")
+        field, as_text = field_of(name), takes_text(field_of(name).annotation)
         value = setting.typed(as_text, env)
         if as_text and value in ("", "null", "~") and types.NoneType in members(field.annotation):
             value = None
         elif setting.file and names_input(field):
             value = _located(value, setting.file.parent)
-        tree.setdefault(section, {})[leaf] = value
+        group, _, own = section.partition(".")  # own: the name of one of the executors
+        place = tree.setdefault(group, {})
+        (place.setdefault(own, {}) if own else place)[leaf] = value
     try:
         config = Config.model_validate(tree)
     except ValidationError as error:
@@ -91,9 +94,10 @@ def locate_weights(path: str) -> str:
 def to_yaml(config: Config) -> str:
     """The configuration as YAML for ``load_config``; API keys are replaced by references."""
     tree = config.model_dump(mode="json")
-    for section, variable in (("executor", "OPENAI_API_KEY"), ("judge", "OPENAI_API_KEY"), ("engine", "VLLM_API_KEY")):
-        if tree[section]["api_key"] != DEFAULT_API_KEY:
-            tree[section]["api_key"] = f"${{{variable}:-{DEFAULT_API_KEY}}}"
+    for section in (tree["executor"], *tree["executors"].values(), tree["judge"], tree["engine"]):
+        if section["api_key"] != DEFAULT_API_KEY:
+            variable = "VLLM_API_KEY" if section is tree["engine"] else "OPENAI_API_KEY"
+            section["api_key"] = f"${{{variable}:-{DEFAULT_API_KEY}}}"
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
 
 
@@ -101,6 +105,9 @@ def _leaf(name: str, origin: str) -> str:
     """The full name of a setting given by its full or its bare name."""
     if name in LEAVES:
         return name
+    own, _, leaf = name.rpartition(".")
+    if own.startswith("executors."):
+        return f"{own}.{_leaf(f'executor.{leaf}', origin).partition('.')[2]}"
     if name in SECTIONS:  # some are settings too (executor.model), but not by their bare name
         raise ConfigError(f"{origin}: {name!r} is a section; name a setting such as {_first_leaf(name)}")
     bare = [full for full in LEAVES if full.partition(".")[2] == name]
@@ -139,7 +146,14 @@ def _flatten(tree: Mapping[str, Setting]) -> dict[str, Setting]:
     found: dict[str, Setting] = {}
     for name, setting in tree.items():
         pairs = {name: setting}
-        if name in SECTIONS:
+        if name == "executors":
+            pairs = {}
+            for own, section in setting.children("section 'executors'", "; write NAME: {model: ...}").items():
+                leaves = section.children(f"executor {own!r}", "; one of its settings is model")
+                if not leaves:
+                    raise ConfigError(f"{section.origin}: executor {own!r} has no settings; give it at least a model")
+                pairs |= {f"executors.{own}.{leaf}": child for leaf, child in leaves.items()}
+        elif name in SECTIONS:
             children = setting.children(f"section {name!r}", f"; one of its settings is {_first_leaf(name)}")
             pairs = {f"{name}.{leaf}": child for leaf, child in children.items()}
         for given, child in pairs.items():
@@ -158,7 +172,7 @@ def _override(item: str) -> tuple[str, Setting]:
         raise ConfigError(f"--set {item}: expected name=value")
     full = _leaf(name.strip(), origin)
     # Free text is not YAML: a key or a path may begin with any character.
-    if takes_text(LEAVES[full].annotation) and not takes_list(LEAVES[full].annotation):
+    if takes_text(field_of(full).annotation) and not takes_list(field_of(full).annotation):
         return full, Setting(text, origin)
     return full, read_value(text, origin)
 
@@ -211,7 +225,8 @@ def explain(error: ValidationError, source: str, settings: Mapping[str, Setting]
     """One line per wrong setting: place, full name, value, reason."""
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
-        name, inner = ".".join(map(str, item["loc"][:2])), ".".join(map(str, item["loc"][2:3]))
+        depth = 3 if item["loc"][:1] == ("executors",) else 2
+        name, inner = (".".join(map(str, part)) for part in (item["loc"][:depth], item["loc"][depth : depth + 1]))
         place = f"{source}: {name or 'settings'}"
         if (setting := settings.get(name)) is not None:
             key = f"{name}.{inner}" if inner and isinstance(setting.value, dict) else name

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, ValidationInfo, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
-from llm_as_judge.config.endpoints import EndpointConfig, EngineConfig, JudgeConfig
+from llm_as_judge.config.endpoints import EndpointConfig, EngineConfig, ExecutorConfig, JudgeConfig
 from llm_as_judge.config.fields import (
     MAX_ITEMS,
     Float,
@@ -341,7 +342,8 @@ class Config(Strict):
     generation: GenerationConfig = GenerationConfig()
     engine: EngineConfig = EngineConfig()
     data: DataConfig = DataConfig()
-    executor: EndpointConfig = EndpointConfig()
+    executor: ExecutorConfig = ExecutorConfig()
+    executors: Mapping[str, ExecutorConfig] = {}
     judge: JudgeConfig = JudgeConfig()
     workflow: WorkflowConfig = WorkflowConfig()
     sandbox: SandboxConfig = SandboxConfig()
@@ -356,6 +358,20 @@ class Config(Strict):
     def _consistent(self) -> "Config":
         if self.generation.thinking and self.workflow.prefill:
             raise ValueError("generation.thinking needs replies that begin freely: set workflow.prefill to false")
+        for name, own in self.executors.items():
+            if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in ("executor", "default"):
+                raise ValueError(
+                    f"executors: {name!r} cannot be a name: use letters, digits, - and _, and neither executor nor "
+                    "default, which mean the section executor"
+                )
+            for price in ("price_per_million_input", "price_per_million_output"):
+                sections = {f"executors.{name}": own, "executor": self.executor}
+                without = [section for section, one in sections.items() if not getattr(one, price)]
+                if len(without) == 1:
+                    raise ValueError(
+                        f"{without[0]} has no {price}, unlike the other executors, and the reward weighs tokens by "
+                        f"their price; set {without[0]}.{price}, or none for all"
+                    )
         return self
 
     #: Entry of ``models.yaml`` for ``model.model_name``.
@@ -375,13 +391,24 @@ class Config(Strict):
         turns = (1 + repairs) * (thoughts + training.response_max_length) + repairs * USER_TURN
         return training.prompt_max_length + turns
 
+    @property
+    def choices(self) -> Mapping[str, ExecutorConfig]:
+        """The executors that a workflow may name, and the default under ``""``; empty if there is only that."""
+        return {"": self.executor, **self.executors} if self.executors else {}
+
+    @property
+    def executor_models(self) -> str:
+        """The models of all executors, as results show them: ``gpt-oss-20b, strong=gpt-oss-120b``."""
+        return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
+
     def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
         """The roles that ``model`` answers in this process or, if it is the policy, on its server."""
         return [own for own in self.endpoints().values() if own.provider == "local" and own.model == model]
 
     def endpoints(self) -> dict[str, EndpointConfig]:
-        """The models of a run by role: executor, judge and second judge, if configured."""
-        judge, found = self.judge, {"executor": self.executor}
+        """The models of a run by role: executor, executors.NAME, judge and second judge, if configured."""
+        judge, found = self.judge, dict[str, EndpointConfig](executor=self.executor)
+        found |= {f"executors.{name}": own for name, own in self.executors.items()}
         if judge.asks_model:
             found["judge"] = judge
             if judge.second_model:
@@ -393,7 +420,14 @@ class Config(Strict):
 
 
 SECTIONS: dict[str, type[BaseModel]] = {
-    name: typing.cast("type[BaseModel]", field.annotation) for name, field in Config.model_fields.items()
+    name: typing.cast("type[BaseModel]", field.annotation)
+    for name, field in Config.model_fields.items()
+    if name != "executors"  # each of them has the settings of ``executor``
 }
 #: Full name of each setting (a leaf of the schema) to its field.
 LEAVES = {f"{section}.{leaf}": field for section, cls in SECTIONS.items() for leaf, field in cls.model_fields.items()}
+
+
+def field_of(name: str) -> FieldInfo:
+    """The field of a setting by its full name, which may be ``executors.NAME.leaf``."""
+    return LEAVES[f"executor.{name.rpartition('.')[2]}" if name.startswith("executors.") else name]

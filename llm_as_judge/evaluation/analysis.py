@@ -40,6 +40,7 @@ class Line:
     executor_tokens: float  # mean
     cost: float  # sum
     unscored: int
+    executors: Mapping[str, tuple[int, int]]  # calls and tokens of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,10 @@ def _part(numbers: Sequence[int], steps: Mapping[int, Sequence[RolloutEvent]], k
 
 def _line(rollouts: Sequence[RolloutEvent]) -> Line:
     scored = [rollout for rollout in rollouts if rollout.reward is not None]
+
+    def of(name: str, place: int) -> int:
+        return sum(rollout.executors.get(name, (0, 0))[place] for rollout in rollouts)
+
     return Line(
         rollouts=len(rollouts),
         accuracy=mean([rollout.correct is True for rollout in scored]),
@@ -121,6 +126,7 @@ def _line(rollouts: Sequence[RolloutEvent]) -> Line:
         executor_tokens=mean([rollout.executor_tokens for rollout in rollouts]),
         cost=sum(rollout.cost for rollout in rollouts),
         unscored=len(rollouts) - len(scored),
+        executors={name: (of(name, 0), of(name, 1)) for name in sorted({n for r in rollouts for n in r.executors})},
     )
 
 
@@ -210,6 +216,7 @@ DIMENSIONS: Mapping[str, Callable[[RolloutEvent], Iterable[str]]] = {
     "domain": lambda event: (event.domain,),
     "dataset": lambda event: (event.dataset or "none",),
     "operator": lambda event: event.operators,
+    "executor": lambda event: filter(None, event.executors),  # named ones
     "shape": lambda event: (event.shape or "no operator",),
     "lint": lambda event: event.lint,
     "failure": lambda event: filter(None, (_failure(event),)),

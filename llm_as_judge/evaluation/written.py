@@ -54,7 +54,7 @@ def look_at(author: PolicyAuthor, questions: Sequence[Question], samples: int) -
             findings[f"the prompt exceeds training.prompt_max_length={limit}"] += 1
             continue
         source = extract_code(completion.text, completion.prefill)
-        facts = lint(source, entry_point=question.entry_point, operators=operators)
+        facts = lint(source, entry_point=question.entry_point, operators=operators, executors=author.config.executors)
         if fatal := [f for f in facts.findings if f.fatal]:
             findings[f"{fatal[0].code} {fatal[0].message}"] += 1
         else:

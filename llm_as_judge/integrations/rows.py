@@ -55,7 +55,7 @@ def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
         with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
             thread.submit(asyncio.run, check()).result()
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))
-    prompt = Layer1(config.workflow.model_copy(update={"prefill": False}), config.data.domains)
+    prompt = Layer1(config.workflow.model_copy(update={"prefill": False}), config.data.domains, config.choices)
     return [
         {
             "prompt": messages_for(tokenizer, prompt(problem.question)),

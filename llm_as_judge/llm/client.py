@@ -252,8 +252,8 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         except ProviderError:
             self._count(failed=1)
             raise
-        config, prompt, completion = self.config, reply.prompt_tokens, reply.completion_tokens
-        cost = (prompt * config.price_per_million_input + completion * config.price_per_million_output) / 1e6
+        prompt, completion = reply.prompt_tokens, reply.completion_tokens
+        cost = self.config.cost(prompt, completion)
         self._count(calls=1, cost=cost, prompt_tokens=prompt, completion_tokens=completion)
         return replace(reply, cost=cost)
 

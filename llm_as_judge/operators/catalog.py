@@ -83,6 +83,15 @@ def init_signature(operator: Any) -> inspect.Signature:
     return _parameters(operator.__init__, 2, "__init__(self, tools, ...)")
 
 
+def executor_words(operator: Any) -> list[str]:
+    """The keywords that name the executor in ``operator.Name(llm, ...)``, unless they are parameters of its own."""
+    return [word for word in ("executor", "model") if word not in init_signature(operator).parameters]
+
+
+def no_executor(named: object, known: Iterable[str]) -> str:
+    return f"there is no executor {named!r}; there are {', '.join(known)}"
+
+
 def type_word(parameter: inspect.Parameter) -> str:
     """A parameter's annotation as it is written: ``str``, ``list[str]``, or ``""``."""
     annotation = parameter.annotation

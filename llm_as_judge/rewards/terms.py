@@ -26,11 +26,12 @@ def correctness(rollout: Rollout, _: RewardConfig) -> float:
 
 
 def efficiency(rollout: Rollout, config: RewardConfig) -> float:
-    """10 for no executor tokens in any attempt, falling linearly to 0 at ``token_budget``.
+    """10 for no executor tokens in any attempt, falling linearly to 0 at ``token_budget``. Tokens of a named executor
+    are weighed by their price relative to the default's.
 
     Wall-clock time does not count, because queueing is not the policy's fault.
     """
-    return _clipped(10.0 * (1.0 - rollout.tokens / config.token_budget))
+    return _clipped(10.0 * (1.0 - sum(run.weighed_tokens for run in rollout.executions) / config.token_budget))
 
 
 def simplicity(rollout: Rollout, config: RewardConfig) -> float:
@@ -47,7 +48,7 @@ def answer_format(rollout: Rollout, _: RewardConfig) -> float:
 
 def repetition(rollout: Rollout, _: RewardConfig) -> float:
     """10 times the share of repeated operator calls or of repeated n-grams in the text, whichever is larger."""
-    calls = [(c.name, _frozen(c.arguments)) for c in rollout.execution.calls]
+    calls = [(c.name, c.executor, _frozen(c.arguments)) for c in rollout.execution.calls]
     words = re.findall(r"\w+", rollout.completion.text)
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
     return 10.0 * max(_repeated(calls), _repeated(ngrams))

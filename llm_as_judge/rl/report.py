@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from llm_as_judge.events import Event, RolloutEvent, StepReport
+from llm_as_judge.events import Event, RolloutEvent, StepReport, by_executor
 from llm_as_judge.files import picked
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rl.credit import CreditedGroup
@@ -148,6 +148,7 @@ def rollout_event(
         lint=[finding.code for finding in execution.findings],
         **picked(execution, "outcome error answer calls"),
         operators=[call.name for call in execution.calls],
+        executors=by_executor(call for run in rollout.executions for call in run.calls),
         attempts=rollout.attempts,
         seconds=sum(run.seconds for run in rollout.executions),
         executor_tokens=rollout.tokens,

@@ -75,7 +75,7 @@ def model_card(
         data=f"{source}\n\n{markdown(('dataset', 'training lines'), mix.items())}" if mix else source,
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
         judge=f"{config.judge.mode}, {config.judge.model}" if config.judge.asks_model else config.judge.mode,
-        executor=config.executor.model,
+        executor=config.executor_models,
         settings=markdown(("setting", "value"), settings.items()),
         scores="\n\n".join(_scores(config, training, rows)) or "No scores are recorded for this adapter.",
     )
@@ -84,7 +84,7 @@ def model_card(
 def _scores(config: Config, training: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> Iterable[str]:
     if training:
         before, after = training["before"], training["after"]
-        yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {config.executor.model}:"
+        yield f"Percent [95 % interval] on {after['problems']} held-out problems, with {config.executor_models}:"
         names = ("overall", *in_order(d for d in config.data.domain_ratios if d in after), "valid_rate")
         yield markdown(("", "before", "after training"), ((n, recorded(before, n), recorded(after, n)) for n in names))
     if rows:

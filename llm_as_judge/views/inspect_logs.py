@@ -80,7 +80,7 @@ class _Transcript:
 
     def called(self, call: OperatorCall, executor: str) -> None:
         with self.span(call.name):
-            self.exchanged(executor, call.exchanges)
+            self.exchanged(call.executor or executor, call.exchanges)
             lines = {**call.result, **({"error": call.error} if call.error else {})}
             own = max(0.0, call.seconds - sum(exchange.seconds for exchange in call.exchanges))
             self.add(

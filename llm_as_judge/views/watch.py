@@ -31,12 +31,15 @@ _WIDTH = 60  # steps in the small curve
 def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     total = analysis.total
     yield Text(f"{analysis.log}: {total.rollouts:,} rollouts, cost {total.cost:.4g} with cached replies")
-    headings = ("rollouts", "right", "valid", "reward", "tokens")
+    named = [*total.executors] if any(total.executors) else []
+    used = [f"{name or 'default'}, calls/tokens" for name in named]
+    headings = ("rollouts", "right", "valid", "reward", "tokens", *used)
     for dimension, lines in analysis.by.items():
         table = make_table(f"by {dimension}", dimension, *headings, "share", "unscored")
         for key, line in list(lines.items())[:_ROWS]:
             name = "".join(c if c.isprintable() else "?" for c in meaning(key))
-            table.add_row(Text(name), *line_cells(line), percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
+            cells = line_cells(line, named)
+            table.add_row(Text(name), *cells, percent(line.rollouts / total.rollouts), f"{line.unscored:,}")
         if len(lines) > _ROWS:
             table.caption = f"and {len(lines) - _ROWS:,} more (--json shows all)"
         if lines:
@@ -44,14 +47,15 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     table = make_table("over time", "steps", *headings, "zero variance", "kl", "entropy", "s a step")
     for part in analysis.time:
         own = (percent(part.zero_variance), figure(part.kl, ".3f"), figure(part.entropy, ".3f"))
-        table.add_row(f"{part.first}-{part.last}", *line_cells(part.line), *own, figure(part.seconds, ".1f"))
+        table.add_row(f"{part.first}-{part.last}", *line_cells(part.line, named), *own, figure(part.seconds, ".1f"))
     yield table
 
 
-def line_cells(line: Line) -> tuple[str, ...]:
-    """Rollouts, right, valid, reward and tokens."""
+def line_cells(line: Line, executors: Sequence[str] = ()) -> tuple[str, ...]:
+    """Rollouts, right, valid, reward and tokens; calls and tokens of each of ``executors``."""
     shares = percent(line.accuracy), percent(line.valid_rate)
-    return f"{line.rollouts:,}", *shares, figure(line.reward, ".2f"), figure(line.executor_tokens, ".0f")
+    used = ("{:,}/{:,}".format(*line.executors.get(name, (0, 0))) for name in executors)
+    return f"{line.rollouts:,}", *shares, figure(line.reward, ".2f"), figure(line.executor_tokens, ".0f"), *used
 
 
 @dataclass(frozen=True, slots=True)

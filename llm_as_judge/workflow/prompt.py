@@ -4,7 +4,7 @@ The shared parts (task, operators, rules) come first, then domain guidance, exam
 have the longest common prefix. The short prompt is the one the nano policy is trained on; the full one states the whole
 contract for any instruct model, and shows an example until the experience buffer has better ones.
 
-    layer1 = Layer1(config.workflow, config.data.domains)
+    layer1 = Layer1(config.workflow, config.data.domains, config.choices)
     ids = policy.encode(layer1(question, examples))
 """
 
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from llm_as_judge.config.endpoints import ExecutorConfig
 from llm_as_judge.config.schema import DomainConfig, WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
@@ -28,6 +29,11 @@ Operators (call -> result keys):
 Rules: build every operator in __init__ as operator.Name(self.llm); await every call with all its arguments; \
 use only the result keys shown; set every variable before it is used; return the answer as a string, then 0.0.
 Signature: async def __call__(self, problem: str); for code also entry_point: str.
+"""
+#: The end of either system prompt, if there are several executors.
+EXECUTORS = """
+Operators ask the default model, or another if they are built with its name: operator.Custom(self.llm, model="{name}").
+{lines}
 """
 
 #: Guidance if no file is configured, for the short prompt and for the full one.
@@ -64,6 +70,16 @@ def system_prompt(operators: Operators = OPERATORS) -> str:
     return SHORT_SYSTEM.format(docs=catalog.docs(operators))
 
 
+def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
+    """The executors with their prices and descriptions; the default is ``""``. Empty if no executor is named."""
+    lines = []
+    for name, own in choices.items():
+        prices = f"{own.price_per_million_input:g} per million tokens in, {own.price_per_million_output:g} out"
+        line = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
+        lines.append(f"- {name or 'default'}: {line}" if line else f"- {name or 'default'}")
+    return EXECUTORS.format(name=[*choices][-1], lines="\n".join(lines)) if choices else ""
+
+
 def short_prompt(
     question: Question, *, system: str, examples: Sequence[Example] = (), guidance: Guidance, prefill: str = ""
 ) -> Prompt:
@@ -77,9 +93,17 @@ def short_prompt(
 
 
 class Layer1:
-    """The prompt of the ``workflow`` section; raises ``ConfigError`` if its guidance or operators cannot be read."""
+    """The prompt of the ``workflow`` section, with the executors to choose among (``Config.choices``).
 
-    def __init__(self, config: WorkflowConfig, domains: Mapping[str, DomainConfig] = MappingProxyType({})) -> None:
+    Raises ``ConfigError`` if its guidance or operators cannot be read.
+    """
+
+    def __init__(
+        self,
+        config: WorkflowConfig,
+        domains: Mapping[str, DomainConfig] = MappingProxyType({}),
+        choices: Mapping[str, ExecutorConfig] = MappingProxyType({}),
+    ) -> None:
         self._config = config
         built_in = SHORT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
         own = {name: domain.guidance for name, domain in domains.items() if domain.guidance}
@@ -90,6 +114,7 @@ class Layer1:
             self.system = system_prompt(self._operators)
         elif config.layer1:
             self.system = contract(self._operators, config.max_calls)
+        self.system += executors_text(choices) if config.layer1 else ""
 
     def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
         config, guidance = self._config, self._guidance

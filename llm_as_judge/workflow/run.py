@@ -12,11 +12,12 @@ import math
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import WorkflowConfig
@@ -46,12 +47,20 @@ _LLM_CALLS_PER_CALL = 4
 _LINTED = 1024
 
 
+class Executor(NamedTuple):
+    """A model that operators may ask, its prices and its longest reply."""
+
+    llm: ChatModel
+    config: EndpointConfig
+
+
 class WorkflowRunner:
     """Runs any number of workflows at once; holds no state between them.
 
     Args:
         config: the operators a workflow may use, and what it may spend; beyond that, the outcome is ``budget``.
         executor: the prices of ``llm`` and its longest reply.
+        named: further executors, by the name with which a workflow chooses them for an operator.
         enhance: Layer 2, ``(operator, domain) -> instruction``.
 
     Raises ``ConfigError`` for ``config.operators`` that are not operators.
@@ -64,19 +73,19 @@ class WorkflowRunner:
         config: WorkflowConfig,
         executor: EndpointConfig,
         enhance: Callable[[str, str], str] = no_enhancement,
+        named: Mapping[str, Executor] = MappingProxyType({}),
     ) -> None:
-        self.llm = llm
+        self.executors: Mapping[str, Executor] = {"": Executor(llm, executor), **named}
         self.sandbox = sandbox
         self.enhance = enhance
         self.config = config
-        self.executor = executor
         self.operators = operators = catalog.load_operators(config.operators)
         self._prompt = ""
         self._temperature: float | None = None  # None: the executor's
 
         @lru_cache(_LINTED)
         def cached(source: str, entry_point: str | None, prompt: str) -> Facts:
-            return lint(source, entry_point=entry_point, operators=operators, prompt=prompt)
+            return lint(source, entry_point=entry_point, operators=operators, prompt=prompt, executors=tuple(named))
 
         self._read = cached
         self._parameters = {
@@ -152,8 +161,8 @@ class _Calls:
         self.runner = runner
         self.question = question
         self.seed = seed
-        self.sent: Counter[str] = Counter()  # prompts, including those under way
-        self.budget = Budget(runner.config, runner.executor)
+        self.sent: Counter[tuple[str, str]] = Counter()  # executors and prompts, including those under way
+        self.budget = Budget(runner.config, runner.executors[""].config)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. A failure of executor or sandbox, ``InfrastructureError``, ends the run as ``fault``;
@@ -165,10 +174,12 @@ class _Calls:
             raise WorkflowError(f"there is no operator {name!r}; there are {', '.join(runner.operators)}")
         arguments = published.completed(name, arguments, self.question)
         arguments = _checked(name, catalog.signature(operator), arguments)
+        chosen, init = _chosen(name, operator, init, [*filter(None, runner.executors)])
         init = _checked(name, catalog.init_signature(operator), init)
-        record = _Call(self, name, arguments)
+        record = _Call(self, name, arguments, chosen)
         self.records.append(record)
-        tools = Toolbox(record, runner.run_code, self.question, runner.enhance, prompts_of(runner.executor))
+        prompts = prompts_of(runner.executors[chosen].config)
+        tools = Toolbox(record, runner.run_code, self.question, runner.enhance, prompts)
         try:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
@@ -201,6 +212,7 @@ class _Call:
     of: _Calls
     name: str
     arguments: Mapping[str, Any]
+    executor: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     seconds: float | None = None
@@ -210,25 +222,34 @@ class _Call:
 
     def finished(self) -> OperatorCall:
         seconds = time.monotonic() - self.started if self.seconds is None else self.seconds
-        return OperatorCall(self.name, self.arguments, self.result, tuple(self.exchanges), seconds, self.error)
+        weight, exchanges = 1.0, tuple(self.exchanges)
+        if self.executor:
+            default = self.of.runner.executors[""].config
+            usual = sum(default.cost(e.prompt_tokens, e.completion_tokens) for e in exchanges)
+            weight = round(sum(e.cost for e in exchanges) / usual, 9) if usual else 1.0
+        return OperatorCall(
+            self.name, self.arguments, self.result, exchanges, seconds, self.error, self.executor, weight
+        )
 
     async def chat(self, prompt: str) -> Exchange:
         """One call of the executor model, counted and within the budget."""
-        run, runner = self.of, self.of.runner
+        run, runner, (llm, config) = self.of, self.of.runner, self.of.runner.executors[self.executor]
         most = _LLM_CALLS_PER_CALL * runner.config.max_calls
         if run.sent.total() >= most:
             raise BudgetExceeded(f"over {most} calls of the executor")
-        with run.budget.call(prompt) as reserved:
+        with run.budget.call(prompt, config) as reserved:
             # The length is only sent if the budget shortens the reply.
-            limit = reserved.reply_tokens if reserved.reply_tokens < runner.executor.max_tokens else None
-            seed = None if run.seed is None else derived_seed(run.seed, prompt, run.sent[prompt])
-            run.sent[prompt] += 1
+            limit = reserved.reply_tokens if reserved.reply_tokens < config.max_tokens else None
+            sent = self.executor, prompt
+            seed = None if run.seed is None else derived_seed(run.seed, prompt, run.sent[sent])
+            run.sent[sent] += 1
             try:
                 with _ours("the client of the executor"):
-                    reply = await runner.llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
+                    reply = await llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
             except PromptRefused as error:
                 too_long = error.cause == "context"
-                why = "does not fit the executor's context" if too_long else "is refused by the executor"
+                who = f"executor {self.executor}" if self.executor else "the executor"
+                why = f"does not fit {who}'s context" if too_long else f"is refused by {who}"
                 raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))
@@ -250,7 +271,7 @@ class Budget:
 
     Each call's worst case is reserved before the call is made, so that the sum stays below the limit with any number of
     concurrent calls. A call whose longest reply does not fit gets a shorter one; if not even one token is left, the run
-    ends. ``executor`` has the prices and the longest reply.
+    ends. ``executor`` has the prices and the longest reply, unless a call is of another.
     """
 
     config: WorkflowConfig
@@ -259,14 +280,13 @@ class Budget:
     cost: float = 0.0
 
     @contextmanager
-    def call(self, prompt: str) -> Iterator[_Reservation]:
+    def call(self, prompt: str, executor: EndpointConfig | None = None) -> Iterator[_Reservation]:
         """Reserve a call's worst case; on leaving, replace it by what the caller has set.
 
         Raises ``BudgetExceeded`` if not even one token of reply is left.
         """
-        input_price, price = (
-            rate / 1e6 for rate in (self.executor.price_per_million_input, self.executor.price_per_million_output)
-        )
+        executor = executor or self.executor
+        input_price, price = (executor.cost(*one) for one in ((1, 0), (0, 1)))
         # No tokenizer makes more tokens than there are bytes.
         size = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))  # the same, with no copy
         prompt_tokens = size + TEMPLATE_TOKENS
@@ -275,7 +295,7 @@ class Budget:
         money = most_cost - self.cost - prompt_tokens * input_price
         affordable = money / price if price else math.copysign(math.inf, money)
         left = most_tokens - self.tokens - prompt_tokens
-        longest = math.floor(max(0, min(self.executor.max_tokens, left, affordable)))
+        longest = math.floor(max(0, min(executor.max_tokens, left, affordable)))
         if longest < 1:
             spent = f"{self.tokens} executor tokens of {most_tokens}; cost {self.cost:.4g} of {most_cost:g}"
             raise BudgetExceeded(f"{spent} spent or reserved: no further call fits")
@@ -313,6 +333,17 @@ def _crash(name: str, operator: Any, error: Exception) -> Crash | None:
         return None
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     return Crash(name, f"{type(error).__name__}, {last.filename}, line {last.lineno}", cut(text, KEPT_OF_ERROR))
+
+
+def _chosen(name: str, operator: Any, init: Mapping[str, Any], known: Collection[str]) -> tuple[str, dict[str, Any]]:
+    """The executor that a constructor names ("" for none), and its other arguments."""
+    words = catalog.executor_words(operator) if known else []
+    named = [init[word] for word in words if init.get(word) is not None]
+    if unknown := [one for one in named if one not in known]:
+        raise WorkflowError(f"{name}: {catalog.no_executor(unknown[0], known)}")
+    if named[1:] and named[0] != named[1]:
+        raise WorkflowError(f"{name}: executor={named[0]!r} and model={named[1]!r} name two executors; give one")
+    return "".join(named[:1]), {key: value for key, value in init.items() if key not in words}
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:

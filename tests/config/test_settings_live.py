@@ -31,6 +31,7 @@ from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 PACKAGE = llm_as_judge.__name__
+SCHEMA = (f"{PACKAGE}.config.schema", f"{PACKAGE}.config.endpoints")
 MATHS = "{math: 1, code: 0, qa: 0}"
 
 
@@ -62,8 +63,8 @@ class Recorder:
 
 
 def reads_for_a_run(frame: FrameType | None) -> bool:
-    """Whether the reader is a folder of the package that counts; a property of the schema counts as its caller."""
-    while frame is not None and frame.f_globals["__name__"] == f"{PACKAGE}.config.schema":
+    """Whether the reader is a folder of the package that counts; a property of a section counts as its caller."""
+    while frame is not None and frame.f_globals["__name__"] in SCHEMA:
         frame = frame.f_back
     package, _, folder = str(frame and frame.f_globals["__name__"]).partition(".")
     return package == PACKAGE and folder.partition(".")[0] != "config"
@@ -95,7 +96,8 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
 
     OwnJudge(recorder.load(judge__function="math:gcd").judge)
 
-    Layer1(recorder.load(prefill=True, prompt="full").workflow)(Question("q", "1 + 1?", "math"))
+    told = recorder.load(prefill=True, prompt="full", executors__other__model="m")
+    Layer1(told.workflow, told.data.domains, told.choices)(Question("q", "1 + 1?", "math"))
 
     async def open_and_close(services: AbstractAsyncContextManager[object]) -> None:
         async with services:

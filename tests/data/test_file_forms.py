@@ -52,9 +52,13 @@ def table(path: Path, *records: Record) -> Path:
     return path
 
 
+def by(**fields: str) -> DataConfig:
+    return DataConfig(fields=fields)
+
+
 def refused(path: Path, fields: dict[str, str] | None = None) -> str:
     with pytest.raises((DataError, ConfigError)) as caught:
-        read_problems(path, DataConfig(fields=fields or {}))
+        read_problems(path, by(**fields or {}))
     return str(caught.value)
 
 
@@ -83,7 +87,7 @@ def test_paths_are_mapped_and_a_wrong_mapping_is_answered_with_what_there_is(her
     file = table(here / "own.parquet", MAPPED, MAPPED)
     assert "--set 'data.fields={problem: task.turns.0.say, answer: task.gold}'" in refused(file)
     fields = {"problem": "task.turns.0.say", "answer": "task.gold", "dataset": "kind"}
-    problem = read_problems(file, fields)[0]
+    problem = read_problems(file, by(**fields))[0]
     assert (problem.question.text, problem.reference.answers) == ("What is 2 + 3?", ("5",))
     assert (problem.question.dataset, problem.question.domain) == ("arithmetic", "math")
     assert read_problems(file, by(**fields, type="qa"))[0].question.domain == "qa"

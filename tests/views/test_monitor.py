@@ -149,7 +149,7 @@ def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     failures = counts.pop("failure")
     assert counts == {
         "domain": {"math": 5, "qa": 1}, "dataset": {"gsm8k": 5, "none": 1}, "operator": {"Custom": 5, "Test": 1},
-        "shape": {"Custom": 5, "no operator": 1}, "lint": {"W204": 1, "W205": 1},
+        "shape": {"Custom": 5, "no operator": 1}, "lint": {"W204": 1, "W205": 1}, "executor": {},
     }  # fmt: skip
     assert {key.partition(" ")[0]: n for key, n in failures.items() if key.startswith("invalid")} == {"invalid:": 1}
     assert {key: n for key, n in failures.items() if not key.startswith("invalid")} == {
@@ -197,7 +197,7 @@ def test_a_run_is_found_by_name_or_file(logs: Path, cli: CommandLine) -> None:
 
 def test_every_dimension_has_its_table_and_hostile_names_are_text(logs: Path, cli: CommandLine) -> None:
     hostile = ran(dataset="[red]x[/red]", shape="[/]", error="\x1b[31mboo", outcome="raised", correct=False)
-    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False), report(1))
+    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False, executors={"strong": (1, 9)}), report(1))
     printed = cli("analyze", "all")
     assert not [dimension for dimension in DIMENSIONS if f"by {dimension}" not in printed]
     assert "over time" in printed and "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed

@@ -13,7 +13,7 @@ calls, ``imports`` imports. ``codes`` lists the findings. ``values`` holds what 
 import ast
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -45,8 +45,17 @@ class Facts:
     modules: Mapping[str, Role] = field(default_factory=dict)  # of AFlow, that it imports
 
 
-def lint(source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = "") -> Facts:
-    """Parse and check a workflow's text; ``entry_point`` adds W107, ``prompt`` is the ``prompt.py`` it may import."""
+def lint(
+    source: str,
+    *,
+    entry_point: str | None = None,
+    operators: Operators = OPERATORS,
+    prompt: str = "",
+    executors: Collection[str] = (),
+) -> Facts:
+    """Parse and check a workflow's text; ``entry_point`` adds W107, ``prompt`` is the ``prompt.py`` it may import,
+    ``executors`` are those that it may name.
+    """
     report = Report()
     try:
         tree = quiet_parse(source, LONGEST_PARSED)
@@ -58,7 +67,7 @@ def lint(source: str, *, entry_point: str | None = None, operators: Operators = 
     except SyntaxError as error:
         return Facts((Finding("W101", error.msg, error.lineno or 1, True),))
     try:
-        imports = _check(tree, report, entry_point, operators, prompt)
+        imports = _check(tree, report, entry_point, operators, prompt, executors)
     except RecursionError:
         report("W101", "nested too deeply", tree)
         return Facts(tuple(report.findings))
@@ -76,7 +85,10 @@ def _nested_scopes(tree: ast.Module) -> int:
     return deepest
 
 
-def _check(tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str) -> Imports:
+def _check(
+    tree: ast.Module, report: Report, entry_point: str | None, operators: Operators, prompt: str,
+    executors: Collection[str],
+) -> Imports:  # fmt: skip
     nodes = list(ast.walk(tree))
     imports = read_imports(nodes, {**OPERATORS, **operators}, prompt, report)
     workflow = next((n for n in reversed(tree.body) if isinstance(n, ast.ClassDef) and n.name == "Workflow"), None)
@@ -94,6 +106,7 @@ def _check(tree: ast.Module, report: Report, entry_point: str | None, operators:
     attributes = {n.attr for n in statements if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     scope = Scope(
         operators=operators,
+        executors=executors,
         imports=imports,
         module_names=_GIVEN | imports.starred | {name for n in nodes if isinstance(n, ast.Global) for name in n.names},
         attributes=None if workflow.bases else attributes | bound_names(workflow.body),

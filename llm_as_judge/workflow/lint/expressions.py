@@ -24,6 +24,7 @@ class Scope:
     """State shared by all functions of a workflow. ``attributes`` is None if a base class may set any."""
 
     operators: Operators
+    executors: Collection[str]  # named ones
     imports: Imports
     module_names: Collection[str]
     attributes: Collection[str] | None
@@ -180,7 +181,7 @@ class ExpressionCheck(ast.NodeVisitor):
         built, operators = self._scope.imports.built(node.func), self._scope.operators
         if built and built in operators:
             signature = catalog.init_signature(operators[built])
-            self._check_arguments(built, signature, node, ("llm", "name"), first=1)
+            self._check_arguments(built, signature, node, ("llm", "name", *self._check_executor(built, node)), first=1)
         elif built and not hasattr(standard_operator, built):
             self._report("W201", f"there is no operator {built}; there are {', '.join(operators)}", node)
         elif operator := self._is("operator", node.func):
@@ -228,6 +229,17 @@ class ExpressionCheck(ast.NodeVisitor):
             signature.bind(*node.args[first:], **dict.fromkeys(keywords))
         except TypeError as error:
             self._report("W203", f"{catalog.call_line(self._scope.operators[operator])}: {error}", node)
+
+    def _check_executor(self, operator: str, node: ast.Call) -> list[str]:
+        """The keywords of a constructor that name an executor; reports unknown names, but what is not literal cannot
+        be known before the run.
+        """
+        known, words = self._scope.executors, catalog.executor_words(self._scope.operators[operator])
+        named = [k for k in node.keywords if k.arg in words] if known else []
+        for value in (k.value for k in named):
+            if isinstance(value, ast.Constant) and value.value is not None and value.value not in known:
+                self._report("W203", f"{operator}: {catalog.no_executor(value.value, known)}", value)
+        return [str(k.arg) for k in named]
 
     def _check_awaited(self, value: ast.expr, node: ast.expr) -> None:
         if operator := self._is("call", value):
