@@ -114,7 +114,7 @@ def test_binary_columns_and_damaged_files_are_refused_with_file_and_record(here:
     assert message.startswith(f"{file}:record 1: column 'image' is binary") and "{problem: question, answer" in message
     assert "'image.bytes' is binary" in refused(file, {"problem": "question", "answer": "image.bytes"})
     named = {"problem": "question", "answer": "answer", "context": "image.path"}
-    assert read_problems(file, named)[0].question.context == "cat.png"
+    assert read_problems(file, by(**named))[0].question.context == "cat.png"
     pictured = [{"type": "image_url", "image_url": "x.png"}, {"type": "text", "text": "What is shown?"}]
     chat = write_lines(here / "chat.jsonl", [{"prompt": [{"role": "user", "content": pictured}], "answer": "a cat"}])
     assert "chat.jsonl:1: a turn of the chat has a part that is no text" in refused(chat)
