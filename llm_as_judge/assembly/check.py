@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from llm_as_judge.config.schema import DataConfig
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset

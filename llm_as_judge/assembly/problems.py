@@ -6,7 +6,8 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
-from llm_as_judge.config.schema import Config, DataConfig
+from llm_as_judge.config.data import DataConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.data.problems import measured_problems, read_problems, spread, unseen
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import ConfigError

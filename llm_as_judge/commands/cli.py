@@ -22,7 +22,8 @@ from llm_as_judge.types import Question
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_as_judge.config.schema import Config, DataConfig
+    from llm_as_judge.config.data import DataConfig
+    from llm_as_judge.config.schema import Config
 
 
 class Interrupted(Exception):

@@ -11,7 +11,7 @@ from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import DataConfig
+    from llm_as_judge.config.data import DataConfig
     from llm_as_judge.data.settings import Mix
 
 app = typer.Typer(help="Download, check, mix and inspect problems.", no_args_is_help=True, rich_markup_mode=None)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from llm_as_judge.config.schema import DataConfig
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm.protocol import Body, RequestError, Unicode, checked
 from llm_as_judge.types import Domain, Question

@@ -24,8 +24,8 @@ from typing import Any
 from llm_as_judge.answers import formulas
 from llm_as_judge.answers.code import is_name
 from llm_as_judge.answers.notation import clean, number
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import check_tests, tested_function
 from llm_as_judge.data.dataset import Dataset

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.schema import DataConfig
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.forms import PLAIN
 from llm_as_judge.data.problems import read_problems

@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.forms import PLAIN, Forms

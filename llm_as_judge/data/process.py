@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from llm_as_judge.config.schema import DataConfig
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines

@@ -21,8 +21,9 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import msgspec
 
 from llm_as_judge.assembly.services import open_services
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config, DataConfig
+from llm_as_judge.config.schema import Config
 from llm_as_judge.data.forms import PLAIN, parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair

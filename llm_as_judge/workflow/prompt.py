@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from llm_as_judge.config.data import DomainConfig
 from llm_as_judge.config.endpoints import ExecutorConfig
-from llm_as_judge.config.schema import DomainConfig, WorkflowConfig
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog

@@ -11,8 +11,8 @@ from helpers.processes import program
 from helpers.samples import write_lines
 
 from llm_as_judge.assembly.problems import open_problems
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import DataConfig
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import ConfigError, DataError
 
