@@ -7,6 +7,7 @@ An embedded server is started for endpoints of that provider without an address.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -25,6 +26,8 @@ from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer
 from llm_as_judge.workflow.run import Executor, WorkflowRunner
+
+logger = logging.getLogger(__name__)
 
 #: Roles in ``Config.endpoints`` that workflows do not need.
 JUDGES = ("judge", "second_judge")
@@ -58,10 +61,11 @@ async def open_services(
 
     ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
     """
-    enhance, reward = (
-        load_enhancer(config.workflow, config.data.domains),
-        RewardFunction(config.reward, config.workflow.repairs),
-    )
+    enhance = load_enhancer(config.workflow, config.data.domains)
+    reward = RewardFunction(config.reward, config.workflow.repairs)
+    free = [name or "the default" for name, own in config.choices.items() if not own.cost(1, 1)]
+    if 0 < len(free) < len(config.choices):
+        logger.warning("executor %s has no price, unlike others, so the reward cannot weigh tokens by it", free[0])
     own_rewards = load_rewards(config.reward, reward.slack / 2)
     roles = [role for role in config.endpoints() if judging or role not in JUDGES]
     hosted = HostedModels(config)

@@ -279,20 +279,12 @@ class Config(Strict):
     def _consistent(self) -> "Config":
         if self.generation.thinking and self.workflow.prefill:
             raise ValueError("generation.thinking needs replies that begin freely: set workflow.prefill to false")
-        for name, own in self.executors.items():
+        for name in self.executors:
             if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in ("executor", "default"):
                 raise ValueError(
                     f"executors: {name!r} cannot be a name: use letters, digits, - and _, and neither executor nor "
                     "default, which mean the section executor"
                 )
-            for price in ("price_per_million_input", "price_per_million_output"):
-                sections = {f"executors.{name}": own, "executor": self.executor}
-                without = [section for section, one in sections.items() if not getattr(one, price)]
-                if len(without) == 1:
-                    raise ValueError(
-                        f"{without[0]} has no {price}, unlike the other executors, and the reward weighs tokens by "
-                        f"their price; set {without[0]}.{price}, or none for all"
-                    )
         return self
 
     #: Entry of ``models.yaml`` for ``model.model_name``.

@@ -23,13 +23,14 @@ from running import Script, Wait
 from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.run_folder import _changed
+from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.compare import run_comparison
 from llm_as_judge.commands.doctor import checks_of, run_check
 from llm_as_judge.commands.plan import make_plan
 from llm_as_judge.config.identity import identity
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import RewardConfig, WorkflowConfig
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.evaluation.analysis import analyze_log
 from llm_as_judge.evaluation.evaluate import Given
 from llm_as_judge.events import UsageEvent
@@ -79,12 +80,20 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
         "executors:\n  a: {model: b}\n  a: {model: c}": "c.yaml:3: not valid YAML: 'a' is set twice, first in line 2",
         one % "a: {modle: b}": "did you mean executor.model?", one % "a: {}": "executor 'a' has no settings",
         one % "a: {max_tokens: 0}": "c.yaml:1: executors.a.max_tokens = 0", "executors: [a]": "'name: value' lines",
-        one % "a: {price_per_million_input: 1}": "executor has no price_per_million_input, unlike the other",
-        TWO + "  free: {model: c}": "set executors.free.price_per_million_input, or none for all",
         one % "a: {provider: local, model: m, context: 9}": "context=9 has no room",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=re.escape(message)):
             loaded(text)
+
+
+@pytest.mark.usefixtures("quick_retries")
+async def test_a_price_that_is_missing_is_told(here: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for text, warnings in {TWO: 0, TWO + "  free: {model: c}": 1}.items():
+        nowhere = "executor.base_url=http://127.0.0.1:9/v1"
+        with pytest.raises(ProviderError):
+            async with open_services(loaded(text, nowhere), judging=False):
+                pass
+        assert caplog.text.count("executor free has no price, unlike others") == warnings
 
 
 def test_lint_knows_the_names_and_the_prompt_lists_them(here: Path) -> None:
