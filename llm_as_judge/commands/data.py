@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError
@@ -112,6 +111,8 @@ def _own(fields: str | None, domains: str | None) -> "DataConfig":
 def _ratios(text: str | None) -> dict[str, float] | None:
     if text is None:
         return None
+    import yaml
+
     try:
         if text.startswith("{"):
             return {str(name): float(share) for name, share in yaml.safe_load(text).items()}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.data.problems import words_of
 from llm_as_judge.files import write_whole
-from llm_as_judge.types import Domain, Group, Question, in_order
+from llm_as_judge.types import DOMAINS, Domain, Group, Question, in_order
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import Example
 
@@ -129,7 +129,7 @@ class ExperienceBuffer:
         """Write ``{domain}_top_samples.jsonl``, best first, each file atomically."""
         if self._folder is None:
             return
-        for domain in in_order(self._entries):
+        for domain in in_order([*DOMAINS, *self._entries]):
             best_first = sorted(self.entries(domain), key=lambda e: -e.reward)
             path = self._folder / f"{domain}_top_samples.jsonl"
             write_whole(path, "".join(json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in best_first))

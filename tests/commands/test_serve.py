@@ -22,6 +22,7 @@ from helpers.web import post
 
 from llm_as_judge.commands.serve_chat import ChatBody, read_request
 from llm_as_judge.commands.serve_endpoint import Endpoint
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.errors import DataError, ProviderError
 from llm_as_judge.llm.protocol import RequestError
@@ -36,7 +37,7 @@ GREEDY = {"seed": 0, "temperature": 0}
 class Scripted:
     """A solver that behaves as the problem says."""
 
-    config = SimpleNamespace(base_model=SimpleNamespace(key="m"))
+    config = SimpleNamespace(base_model=SimpleNamespace(key="m"), data=DataConfig())
 
     def __init__(self) -> None:
         self.asked: list[tuple[Question, Draw]] = []
@@ -162,7 +163,7 @@ def test_wrong_fields_are_refused_by_name_by_both_servers(address: str) -> None:
     ]  # fmt: skip
     own: list[tuple[dict[str, Any], str]] = [
         (message(" "), "last message"), (message("7", "assistant"), "last message"), ({"stop": [""]}, "stop"),
-        ({"stop": ["x"] * 17}, "stop"), ({"domain": "art"}, "'math', 'code' or 'qa'"),
+        ({"stop": ["x"] * 17}, "stop"), ({"domain": "art"}, "use one of math, code, qa"),
         ({"entry_point": "f(); x"}, "entry_point"), ({"public_tests": [1]}, "public_tests"),
         ({"context": ["x"]}, "context"), ({"modalities": ["audio"]}, "modalities"),
     ]  # fmt: skip
@@ -173,7 +174,7 @@ def test_wrong_fields_are_refused_by_name_by_both_servers(address: str) -> None:
     wrong = []
     for change, words in both + own:
         try:
-            read_request(body(**change), {"nano": "math"})
+            read_request(body(**change), {"nano": "math"}, DataConfig())
             wrong.append((change, "accepted"))
         except RequestError as error:
             if words not in str(error) or len(str(error)) > 600 or error.status != (404 if "model" in change else 400):
