@@ -1,6 +1,7 @@
 """Model card of an exported policy, in the format of the Hugging Face hub; only known facts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
 from typing import Any
 
 import yaml
@@ -8,36 +9,6 @@ import yaml
 from llm_as_judge.config.schema import Config
 from llm_as_judge.types import in_order
 from llm_as_judge.views.terminal import markdown, recorded
-
-_CARD = """\
----
-{about}---
-# {name}
-
-A policy that reads a problem and writes an agentic workflow for it, a Python class that calls operators; trained for
-{step} steps of GRPO by llm-as-judge from {base}, in {dtype}. The workflow runs in llm-as-judge's sandbox, where its
-operators call an executor model of your own: the policy alone does not answer problems. {note}
-
-```bash
-{use}
-```
-
-## Training data
-
-{data}
-
-## Reward
-
-Weighted terms: {weights}. Judge: {judge}. Executor: {executor}.
-
-## Settings
-
-{settings}
-
-## Scores
-
-{scores}
-"""
 
 
 def model_card(
@@ -64,7 +35,8 @@ def model_card(
     source += f"; shares in a batch: {shares}."
     settings = {f"training.{name}": value for name, value in config.training}
     settings |= {f"model.{name}": f"`{value}`" for name, value in config.model if name.startswith("lora")}
-    return _CARD.format(
+    template = files(__package__).joinpath("card.md").read_text(encoding="utf-8")
+    return template.format(
         about=yaml.safe_dump(about, sort_keys=False),
         name=name,
         step=step,

@@ -1,51 +1,20 @@
 """The contract of a workflow, written for any instruct model: the part of the full prompt that all problems share.
 
-Lint and the sandbox enforce the rules: a workflow that follows them passes lint and runs, and every lint finding
-violates one of them (``tests/workflow/test_contract.py`` checks both).
+The text is in ``contract.md``. Lint and the sandbox enforce its rules: a workflow that follows them passes lint and
+runs, and every lint finding violates one of them (``tests/workflow/test_contract.py`` checks both).
 """
 
+import re
 import sys
+from importlib.resources import files
 from typing import Any
 
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.workflow import text
 
-FULL_SYSTEM = """\
-Write a workflow: a Python class that solves a problem by calling operators, which ask a language model or run code.
-The class is run on the problem, and the string it returns is judged as the answer. Do not solve the problem yourself.
-
-Operators, each with the dict that its call returns:
-{docs}
-
-Form:
-```python
-{skeleton}
-```
-For a problem with an entry_point: `async def __call__(self, problem: str, entry_point: str)`; the answer is then the \
-source of that function.
-
-Rules:
-{rules}
-"""
-RULES = (
-    "Reply with one ```python block that holds the whole class Workflow, valid Python {python}, and nothing else.",
-    "`operator` and `create_llm_instance` are defined already. Import from Python's standard library only, and nothing "
-    "for files, processes or the network.",
-    "Build operators of the list only, in `__init__`, as `self.name = operator.Name(self.llm)`, and call each of them.",
-    "Await every call of an operator; `asyncio.gather` awaits several at once. There are at most {max_calls} calls.",
-    "Give a call every argument that has no default, and none that it does not have.",
-    'Read a result by its keys, `result["key"]`: those of the list, `parse_ok` (False where a reply could not be read) '
-    "and `error` (why).",
-    "`self.llm` is for building operators: never call it.",
-    "`__init__` gets name, llm_config and dataset; it may instead take self alone, `llm`, some of these, or `*args, "
-    "**kwargs`, and nothing else without a default.",
-    "`__call__` is async and takes the problem, and the entry_point of a problem that has one.",
-    "Set every variable, function and attribute on every path before it is used, even if a loop never runs.",
-    "Return on every path the answer as a string, alone or as `answer, 0.0`: never None, a bool, a list, a dict or a "
-    "whole result. Nothing comes after a return.",
-    "Constants, helper functions, methods and classes of your own may stand beside these.",
-)
+_TEXT = files(__package__).joinpath("contract.md").read_text(encoding="utf-8")
+RULES = tuple(line.removeprefix("- ") for line in _TEXT.partition("\nRules:\n")[2].splitlines())
 #: The fixed beginning of every workflow, with which a prompt may end.
 CLASS_HEAD = text.CLASS_HEAD + "        self."
 #: The same for the short prompt. The policy first says what is asked, so that its choice of operators can depend on the
@@ -59,9 +28,9 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
     """The system prompt, for the configured ``operators`` and ``max_calls``."""
-    rules = "\n".join(f"- {rule}" for rule in RULES).replace("{python}", python).replace("{max_calls}", str(max_calls))
     docs = "\n".join(f"- {_doc(operator)}" for operator in operators.values())
-    return FULL_SYSTEM.format(docs=docs, skeleton=skeleton(operators), rules=rules)
+    filled = {"docs": docs, "skeleton": skeleton(operators), "python": python, "max_calls": str(max_calls)}
+    return re.sub(r"\{(docs|skeleton|python|max_calls)\}", lambda name: filled[name[1]], _TEXT)
 
 
 def _doc(operator: Any) -> str:
