@@ -106,8 +106,8 @@ def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], p
     """The name ends in eight hexadecimal digits of what decides the records."""
     scored = [metric_of(p.question.dataset, (p.question.domain,)) for p in problems]
     by: list[Any] = ["official", "math" in scored and verifies_math()]
-    if config.judge.function:
+    if config.judge.own:
         settings = decisive(config, ("judge",))["judge"]
-        by += [settings["function"], settings["right_at"]]
+        by += [settings] if config.judge.grades else [settings["function"], settings["right_at"]]
     decided_by = digest([[repr(problem) for problem in problems], *parts, *by])
     return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

@@ -52,7 +52,8 @@ async def open_services(
 ) -> AsyncIterator[Services]:
     """Opens the configured services. Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
-    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
+    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests, rules or the user's
+    function decide.
     """
     enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward, config.workflow.repairs)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
@@ -62,9 +63,12 @@ async def open_services(
         model, second = clients.get("judge"), clients.get("second_judge")
         judge: AnyJudge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         scorer: AnyJudge = (official := Judge(OFFICIAL, None, sandbox))
-        if config.judge.function:
-            judge, scorer = OwnJudge(config.judge, together=True), OwnJudge(config.judge, official)
-        alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
+        alone: Judge | None = None
+        if config.judge.own and (model or not config.judge.grades):
+            judge = OwnJudge(config.judge, llm=model, together=True)
+            scorer = OwnJudge(config.judge, official, model)
+        elif model:
+            alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model)
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
         measuring = RolloutParts(
             runner,
@@ -92,7 +96,7 @@ async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
     """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
     async with open_clients(config, ROLES[1:]) as clients:
         judge, second = clients.get("judge"), clients.get("second_judge")
-        yield OwnJudge(config.judge) if config.judge.function else Judge(config.judge, judge, second=second)
+        yield OwnJudge(config.judge, llm=judge) if config.judge.own else Judge(config.judge, judge, second=second)
 
 
 @asynccontextmanager

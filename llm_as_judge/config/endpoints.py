@@ -94,9 +94,41 @@ class JudgeConfig(EndpointConfig):
     function: FunctionName | None = Field(
         None, description="Your own verdict instead of mode: package.module:function or file.py:function."
     )
+    rubric: InputPath | None = Field(
+        None, description="YAML file with weighted criteria, by which the model grades answers instead of mode."
+    )
+    relative: bool = Field(
+        False,
+        description="The model ranks the answers of a group instead of mode; evaluations count wins against the policy "
+        "before training.",
+    )
     function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
+    @model_validator(mode="after")
+    def _one_judge(self) -> "JudgeConfig":
+        own = [name for name in ("function", "rubric", "relative") if getattr(self, name)]
+        if len(own) > 1:
+            raise ValueError(f"judge.{own[0]} and judge.{own[1]} would each decide alone; remove one")
+        if self.grades and self.provider == "embedded":
+            raise ValueError(
+                f"judge.{self.own} needs a model that follows instructions, and the embedded judge was trained on one "
+                "other prompt; set judge.provider to openai or local"
+            )
+        if self.grades and self.second_model:
+            raise ValueError(f"judge.second_model cannot confirm the scores of judge.{self.own}; remove it")
+        return self
+
+    @property
+    def own(self) -> str:
+        """The setting that decides instead of ``mode``; empty for none."""
+        return next((name for name in ("function", "rubric", "relative") if getattr(self, name)), "")
+
+    @property
+    def grades(self) -> bool:
+        """Whether the model gives scores, and not verdicts of right and wrong."""
+        return self.own in ("rubric", "relative")
+
     @property
     def asks_model(self) -> bool:
-        return self.function is None and self.mode in ("hybrid", "llm")
+        return self.grades or (not self.own and self.mode in ("hybrid", "llm"))

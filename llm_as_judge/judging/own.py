@@ -1,19 +1,21 @@
-"""The user's own verdict: a function (``judge.function``) with TRL's reward signature that says how right answers are.
+"""The user's own verdict: a function, a rubric, or the order within a group, which say how right answers are.
 
     def is_right(completions, ground_truth, **kwargs) -> list[bool | float | None]:
         return [truth in answer for answer, truth in zip(completions, ground_truth)]
 
-``completions`` are the answers that workflows returned, ``workflows`` their code; ``_columns`` has the other arguments.
-One call sees the answers of one group. A number is the score, right from ``judge.right_at`` on; with None, an exception
-or a time-out the answer is left open. In evaluations the benchmark's own tests or usual scorer decide where there are
-any.
+A function (``judge.function``) has TRL's reward signature: ``completions`` are the answers that workflows returned,
+``workflows`` their code; ``_columns`` has the other arguments. One call sees the answers of one group. A number is the
+score, right from ``judge.right_at`` on; with None, an exception or a time-out the answer is left open. In evaluations
+the benchmark's own tests or usual scorer decide where there are any.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, TypeGuard
 
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.judging.judge import Judge
+from llm_as_judge.judging.rubric import Rubric
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.rewards.functions import Failed, OwnFunction, question_columns
 from llm_as_judge.types import Execution, Problem, Verdict
 
@@ -21,18 +23,56 @@ from llm_as_judge.types import Execution, Problem, Verdict
 LATER = Verdict(None, "none", "not yet judged: it waits for its group")
 
 
-class OwnJudge:
-    """``function`` decides, or ``official`` where a problem has tests or a usual scorer.
+class Grader(Protocol):
+    """Gives answers to one problem, with their workflows' code, a score each."""
 
-    ``together``: training asks for the verdicts of whole groups. Raises ``ConfigError`` for a function that cannot be
-    used.
-    """
+    async def verdicts(
+        self, problem: Problem, answers: Sequence[tuple[str, str]], cut_off: bool = False
+    ) -> list[Verdict]: ...
 
-    def __init__(self, config: JudgeConfig, official: Judge | None = None, *, together: bool = False) -> None:
+
+class Function:
+    """Asks the user's function."""
+
+    def __init__(self, config: JudgeConfig) -> None:
         assert config.function is not None
         columns = (*question_columns(()), "completions", "workflows")
         self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, (0.0, 1.0))
-        self._right_at, self._official, self.together = config.right_at, official, together
+        self._right_at = config.right_at
+
+    async def verdicts(
+        self, problem: Problem, answers: Sequence[tuple[str, str]], cut_off: bool = False
+    ) -> list[Verdict]:
+        return [self._verdict(value) for value in await self._function.values(_columns(problem, answers))]
+
+    async def try_out(self, problem: Problem, workflow: str) -> None:
+        await self._function.try_out(_columns(problem, [(problem.reference.first or "", workflow)] * 2))
+
+    def _verdict(self, value: float | Failed | None) -> Verdict:
+        name = self._function.name
+        if value is None or isinstance(value, Failed):
+            return Verdict(None, "function", f"{name} gave None" if value is None else value.reason)
+        return Verdict(value >= self._right_at, "function", f"{name} gave {value:g}", score=value)
+
+
+class OwnJudge:
+    """What the configuration names decides, or ``official`` where a problem has tests or a usual scorer.
+
+    ``together``: training asks for the verdicts of whole groups, unless a rubric judges each answer as soon as it is
+    there. Without ``llm`` nothing can be graded, but a rubric is read. Raises ``ConfigError`` for a function or rubric
+    that cannot be used.
+    """
+
+    def __init__(
+        self,
+        config: JudgeConfig,
+        official: Judge | None = None,
+        llm: ChatModel | None = None,
+        *,
+        together: bool = False,
+    ) -> None:
+        self.grader: Grader = Rubric(config, llm) if config.rubric else Function(config)
+        self._official, self.together = official, together and config.rubric is None
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The verdict on an answer alone, as of ``Judge``."""
@@ -43,30 +83,27 @@ class OwnJudge:
     ) -> list[Verdict]:
         """The verdicts on answers to one problem, each with its workflow's code; None is wrong.
 
-        Raises ``ConfigError`` if the function returns anything but a value for each answer.
+        Raises ``ConfigError`` if a function returns anything but a value for each answer.
         """
         if self._official is not None and not self.decides(problem):
             return [await self._official.verdict(problem, answer, cut_off) for answer, _ in answers]
-        given = [(answer, workflow) for answer, workflow in answers if answer is not None]
-        values = iter(await self._function.values(_columns(problem, given)))
+        given = [(said, code) for said, code in answers if self._given(said)]
+        found = iter(await self.grader.verdicts(problem, given, cut_off) if given else ())
         return [
-            Verdict(False, "none", "no answer given") if answer is None else self._verdict(next(values))
-            for answer, _ in answers
+            next(found) if self._given(answer) else Verdict(False, "none", "no answer given") for answer, _ in answers
         ]
 
     def decides(self, problem: Problem) -> bool:
         return self._official is None or not self._official.scores(problem)
 
     async def try_out(self, problem: Problem, workflow: str) -> None:
-        """Asks about the reference twice. Raises ``ConfigError`` before a run if the function cannot be used."""
-        answer = problem.reference.first or ""
-        await self._function.try_out(_columns(problem, [(answer, workflow)] * 2))
+        """Asks a function about the reference twice. Raises ``ConfigError`` before a run if it cannot be used."""
+        if isinstance(self.grader, Function):
+            await self.grader.try_out(problem, workflow)
 
-    def _verdict(self, value: float | Failed | None) -> Verdict:
-        name = self._function.name
-        if value is None or isinstance(value, Failed):
-            return Verdict(None, "function", f"{name} gave None" if value is None else value.reason)
-        return Verdict(value >= self._right_at, "function", f"{name} gave {value:g}", score=value)
+    def _given(self, answer: str | None) -> TypeGuard[str]:
+        """Whether there is an answer; a function may judge an empty one."""
+        return answer is not None and (isinstance(self.grader, Function) or bool(answer.strip()))
 
 
 AnyJudge = Judge | OwnJudge
