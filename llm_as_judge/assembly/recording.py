@@ -1,7 +1,8 @@
 """Files of evaluation records, named by a digest of everything that affects the records, so that they can be reused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from llm_as_judge.evaluation.evaluate import Author, evaluate
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
+from llm_as_judge.judging.grading import Ranking
+from llm_as_judge.judging.judge import OFFICIAL, Judge
+from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Problem
+from llm_as_judge.types import Problem, Verdict
 
 
 @contextmanager
@@ -55,6 +59,7 @@ async def policy_results(
     problems: Sequence[Problem],
     services: Services,
     progress: Progress,
+    author: Author | None = None,
 ) -> Sequence[RolloutEvent]:
     """Records of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
     reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
@@ -62,9 +67,35 @@ async def policy_results(
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
-        author = await on_device(load_author, config, checkpoint, progress=progress)
-        await services.hosted.share(author)
+        if author is None:
+            author = policy = await on_device(load_author, config, checkpoint, progress=progress)
+            await services.hosted.share(policy)
         return await evaluate(problems, author, services.official, partial(progress.advance, name), log=ledger)
+
+
+class _Unjudged(Judge):
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        return Verdict(False, "none", "not judged: other answers are compared with it")
+
+
+async def tell_untrained(
+    config: Config, problems: Iterable[Problem], services: Services, progress: Progress, author: Author | None = None
+) -> None:
+    """For ``judge.relative``, gives the judge of evaluations the answers of the policy before training to ``problems``.
+
+    They are generated once. ``author`` is that policy, if it is loaded.
+    """
+    if not isinstance(own := services.official.judge, OwnJudge) or not isinstance(own.grader, Ranking):
+        return
+    asked = list(dict.fromkeys(problems))
+    bare = config.model_copy(update={"judge": OFFICIAL})
+    unjudged = replace(services, official=replace(services.official, judge=_Unjudged(OFFICIAL)))
+    records = await policy_results(
+        "policy to compare with", bare, source="untrained", problems=asked, services=unjudged, progress=progress,
+        author=author,
+    )  # fmt: skip
+    known = [(asked[record.index].question, record.answer or "") for record in records if record.correct is not None]
+    own.grader.untrained = dict(known)
 
 
 def policy_records(

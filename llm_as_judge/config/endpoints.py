@@ -107,16 +107,13 @@ class JudgeConfig(EndpointConfig):
 
     @model_validator(mode="after")
     def _one_judge(self) -> "JudgeConfig":
-        own = [name for name in ("function", "rubric", "relative") if getattr(self, name)]
-        if len(own) > 1:
-            raise ValueError(f"judge.{own[0]} and judge.{own[1]} would each decide alone; remove one")
-        if self.grades and self.provider == "embedded":
+        if (self.function is not None) + (self.rubric is not None) + self.relative > 1:
+            raise ValueError("function, rubric and relative each decide alone; set one of them")
+        if self.grades and (self.provider == "embedded" or self.second_model):
             raise ValueError(
-                f"judge.{self.own} needs a model that follows instructions, and the embedded judge was trained on one "
-                "other prompt; set judge.provider to openai or local"
+                f"judge.{self.own} needs one model that follows instructions, which the embedded judge does not: set "
+                "judge.provider to openai or local, and no judge.second_model"
             )
-        if self.grades and self.second_model:
-            raise ValueError(f"judge.second_model cannot confirm the scores of judge.{self.own}; remove it")
         return self
 
     @property

@@ -1,22 +1,20 @@
-"""Requests for one verdict of a judge model.
+"""Requests to a judge model for one verdict, with a JSON schema until the server refuses one or replies are unreadable.
 
-A JSON schema is sent until the server refuses one or the replies to it are often unreadable. If a reply is cut off or
-has no verdict, the model is asked once more with more tokens and another wording: an identical request cannot help at
-temperature 0.
+If a reply is cut off or has no verdict, the model is asked once more with more tokens and another wording: an identical
+request cannot help at temperature 0.
 """
 
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.errors import PromptRefused, RequestRefused
+from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
+from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange
 
 T = TypeVar("T")
-Chat = Callable[..., Awaitable[Exchange]]
-
 logger = logging.getLogger(__name__)
 
 _MOST_OBJECTS = 20
@@ -43,8 +41,8 @@ class Asking:
         }
 
     async def verdict(
-        self, chat: Chat, system: str | None, prompt: Callable[[bool], str], retry: str, schema: Mapping[str, Any],
-        read: Callable[[str, bool], T | None],
+        self, llm: ChatModel, heard: list[Exchange], system: str | None, prompt: Callable[[bool], str], retry: str,
+        schema: Mapping[str, Any], read: Callable[[str, bool], T | None],
     ) -> tuple[T | None, str]:  # fmt: skip
         """What ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
 
@@ -55,11 +53,11 @@ class Asking:
             request, reply = self.request(attempt, system), None
             if structured := self._structured and not attempt:
                 try:
-                    reply = await chat(prompt(True), **request, response_format=schema)
+                    reply = await llm.chat(prompt(True), **request, response_format=schema)
                 except RequestRefused as error:
                     logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                     self._structured = structured = False
-            reply = reply or await chat(prompt(False) + retry * attempt, **request)
+            heard.append(reply := reply or await llm.chat(prompt(False) + retry * attempt, **request))
             found = read(reply.reply, structured)
             if structured:
                 self._unreadable += found is None
@@ -74,26 +72,28 @@ class Asking:
 
 
 async def fitting(
-    ask: Callable[[int], Awaitable[tuple[T | None, str]]], size: int, lengths: tuple[int, ...]
-) -> tuple[T | None, str]:
-    """What ``ask`` says with texts cut to the first of ``lengths`` at which there is a verdict.
+    ask: Callable[[int], Awaitable[tuple[T | None, str]]], size: int, lengths: Sequence[int],
+    control: Callable[[], Awaitable[tuple[object, str]]],
+) -> tuple[T | bool | None, str]:  # fmt: skip
+    """What ``ask`` finds in texts of ``size``, cut to the first of ``lengths`` at which the model reads and replies.
 
-    ``size``: characters of the longest text. Raises ``PromptRefused`` if the last request was.
+    If it is refused at any length, but ``control`` without those texts is answered, they are at fault: False. None, and
+    why, for no verdict or no reply.
     """
-    why, refused = "", None
-    for longest in lengths:
-        if (why or refused) and size <= longest:
-            continue
-        try:
-            (found, why), refused = await ask(longest), None
-        except PromptRefused as error:
-            refused = error
-            continue
-        if found is not None:
-            return found, why
-    if refused:
-        raise refused
-    return None, why
+    why, refused = "", False
+    try:
+        for longest in lengths:
+            if why and size <= longest:
+                continue
+            try:
+                (found, why), refused = await ask(longest), False
+            except PromptRefused as error:
+                found, why, refused = None, f"the judge refuses this answer: {error}", True
+            if found is not None:
+                return found, why
+        return (False if refused and (await control())[0] is not None else None), why
+    except ProviderError as error:
+        return None, why if refused else f"judge unreachable: {error}"
 
 
 def schema_of(name: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,8 +112,8 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
             loaded, place = json.JSONDecoder().raw_decode(text, place)
         except (ValueError, RecursionError):
             place += 1
-            continue
-        yield loaded
+        else:
+            yield loaded
 
 
 def without_thinking(text: str) -> str:

@@ -18,9 +18,8 @@ from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.nonanswers import refused
 from llm_as_judge.answers.typed import compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.errors import PromptRefused, ProviderError
 from llm_as_judge.judging import extracting, prompts
-from llm_as_judge.judging.asking import Asking, json_objects, without_thinking
+from llm_as_judge.judging.asking import Asking, fitting, json_objects, without_thinking
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange, Verdict
@@ -32,10 +31,6 @@ _VERDICT = re.compile(r"<true_false>(.*?)(?:</true_false>|(?=<true_false>)|\Z)",
 _SHORT = 3
 #: Characters of a candidate that is refused, or whose verdicts are unreadable, at a greater length.
 _SHORTER = (500, 100)
-
-
-class _Unreadable(Verdict):
-    """An abstention of a model that replied, but without a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,33 +102,18 @@ class LLMJudge:
         return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
     async def _fitting(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
-        """What ``_judged`` says of the candidate, cut to what the model reads and can reply to.
+        """What ``_judged`` says of the candidate, cut to what the model reads and can reply to."""
 
-        If it is refused at any length, but the same request without a candidate is answered, the answer is at fault.
-        """
-        verdict, refused = Verdict(None, "llm"), ""
-        compared: _Case | None = None
-        for longest in (prompts.LONGEST_FIELD, *_SHORTER):
-            if refused or verdict.reason:
-                if len(case.candidate) <= longest:
-                    continue
-                case = replace(case, candidate=fence(case.candidate, longest))
-            try:
-                (verdict, compared), refused = await self._judged(case, cut_off), ""
-            except PromptRefused as error:
-                refused = str(error)
-                continue
-            except ProviderError as error:
-                return Verdict(None, "llm", f"judge unreachable: {error}"), None
-            if not isinstance(verdict, _Unreadable):
-                return verdict, compared
-        if not refused:
-            return verdict, compared
-        try:
-            answered = (await self._decide(replace(case, candidate="-"))).correct is not None
-        except ProviderError:
-            answered = False
-        return Verdict(False if answered else None, "llm", f"the judge refuses this answer: {refused}"), None
+        async def ask(longest: int) -> tuple[tuple[Verdict, _Case | None] | None, str]:
+            cut = case.candidate if longest == prompts.LONGEST_FIELD else fence(case.candidate, longest)
+            found = await self._judged(replace(case, candidate=cut), cut_off)
+            return None if found[0].correct is None else found, found[0].reason
+
+        async def control() -> tuple[bool | None, str]:
+            return (await self._decide(replace(case, candidate="-"))).correct, ""
+
+        found, why = await fitting(ask, len(case.candidate), (prompts.LONGEST_FIELD, *_SHORTER), control)
+        return found if isinstance(found, tuple) else (Verdict(found, "llm", why), None)
 
     async def _judged(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
         """The verdict, and the case that the model compared; None if the host decided.
@@ -163,7 +143,7 @@ class LLMJudge:
         if len(case.candidate.split()) > _SHORT:
             copy = await self._extracted(case)
             if copy is None:
-                return _Unreadable(None, "llm", "judge abstained: its copies of the answer were cut off or empty")
+                return Verdict(None, "llm", "judge abstained: its copies of the answer were cut off or empty")
         if not copy:
             return Verdict(False, "llm", "no answer could be copied out of the reply")
         if refused((copy,), case.references, case.question) or is_copied(copy, case.question, case.references):
@@ -217,11 +197,12 @@ class LLMJudge:
         data = case.question, case.references, case.candidate
         system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
         correct, said = await self._asking.verdict(
-            case.chat,
+            case.llm,
+            case.heard,
             None if self._embedded else system,
             lambda structured: prompts.build_prompt(*data, prompts.JSON_PROMPT if structured else prompts.JUDGE_PROMPT),
             prompts.RETRY_LINE,
             prompts.VERDICT_SCHEMA,
             _read,
         )
-        return _Unreadable(None, "llm", said) if correct is None else Verdict(correct, "llm", said)
+        return Verdict(correct, "llm", said)

@@ -10,25 +10,17 @@ the benchmark's own tests or usual scorer decide where there are any.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeGuard
+from typing import Any, TypeGuard
 
 from llm_as_judge.config.endpoints import JudgeConfig
+from llm_as_judge.judging.grading import Ranking, Rubric
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.rubric import Rubric
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.rewards.functions import Failed, OwnFunction, question_columns
 from llm_as_judge.types import Execution, Problem, Verdict
 
 #: Stands for the verdict on an answer that is judged with its group (``rl.rollout``).
 LATER = Verdict(None, "none", "not yet judged: it waits for its group")
-
-
-class Grader(Protocol):
-    """Gives answers to one problem, with their workflows' code, a score each."""
-
-    async def verdicts(
-        self, problem: Problem, answers: Sequence[tuple[str, str]], cut_off: bool = False
-    ) -> list[Verdict]: ...
 
 
 class Function:
@@ -58,9 +50,8 @@ class Function:
 class OwnJudge:
     """What the configuration names decides, or ``official`` where a problem has tests or a usual scorer.
 
-    ``together``: training asks for the verdicts of whole groups, unless a rubric judges each answer as soon as it is
-    there. Without ``llm`` nothing can be graded, but a rubric is read. Raises ``ConfigError`` for a function or rubric
-    that cannot be used.
+    ``together``: training asks for the verdicts of whole groups; a rubric judges each answer as soon as it is there.
+    ``llm`` is not asked before there are answers. Raises ``ConfigError`` for a function or rubric that cannot be used.
     """
 
     def __init__(
@@ -71,8 +62,13 @@ class OwnJudge:
         *,
         together: bool = False,
     ) -> None:
-        self.grader: Grader = Rubric(config, llm) if config.rubric else Function(config)
-        self._official, self.together = official, together and config.rubric is None
+        self.grader: Function | Rubric | Ranking
+        if config.rubric:
+            self.grader = Rubric(config, config.rubric, llm)
+        else:
+            self.grader = Ranking(config, llm, together) if config.relative else Function(config)
+        self._official, self.together = official, together and not config.rubric
+        self.ranks = config.relative  # an answer that comes later changes the verdicts on its whole group
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The verdict on an answer alone, as of ``Judge``."""

@@ -56,7 +56,7 @@ DATASET_LINES: Mapping[str, str] = {name: entry.judge_line for name, entry in DA
 VERDICT_SCHEMA = schema_of("verdict", analysis={"type": "string"}, true_false={"type": "boolean"})
 
 LONGEST_FIELD = 2000  # characters of a field
-_LABEL = re.compile(r"\b(Question|Reference|Candidate|Reply|System|User|Assistant)\s*:", re.IGNORECASE)
+_LABEL = re.compile(r"\b((?:Question|Reference|Candidate|Reply|System|User|Assistant)(?: \d+)?)\s*:", re.IGNORECASE)
 _SQUARE_TAG = re.compile(r"\[(/?(?:INST|SYS))\]")
 _ANGLES = str.maketrans("<>", "\u2039\u203a")
 _SIGNS = str.maketrans(

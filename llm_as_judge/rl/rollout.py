@@ -249,7 +249,9 @@ class Collector:
             raise
 
     def _run(self, place: int, member: int) -> None:
-        self._completed.pop((place, member), None)
+        ranked = isinstance(judge := self._parts.judge, OwnJudge) and judge.ranks
+        for key in [key for key in self._completed if key == (place, member) or (ranked and key[0] == place)]:
+            del self._completed[key]
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:

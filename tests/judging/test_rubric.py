@@ -60,7 +60,7 @@ async def test_a_score_is_the_weighted_mean_of_the_criteria(served: Grading) -> 
         (True, 1.0, "rubric"), (True, 0.5, "rubric"), (False, 0.0, "rubric"), *[(False, None, "none")] * 2,
     ]  # fmt: skip
     assert len(served.graded) == 3 == sum(len(v.exchanges) for v in found), "no answer needs no request"
-    assert "- complete_score, from 1 to 5: Is it complete?\n- brief_score, from 0 to 10:" in served.graded[0]
+    assert "\ncomplete_score, from 1 to 5: Is it complete?\nbrief_score, from 0 to 10:" in served.graded[0]
     assert "Question: Context: the context Question - Write a poem." in served.graded[0]
     body = served.asked[1]
     assert [*body["response_format"]["json_schema"]["schema"]["properties"]] == [
@@ -106,16 +106,22 @@ def test_a_wrong_rubric_is_refused_with_line_and_cure(served: Grading) -> None:
     for text, message in (
         (
             RUBRIC.replace("0.25", "0.5"),
-            r"rubric.yaml:2: the weights of default must sum to 1, got 1.25 \(complete 0.75",
+            r"rubric.yaml:2: default = .*: the weights must sum to 1, got 1.25\na criterion is NAME",
         ),
-        (RUBRIC.replace("[0, 10]", "[10, 10]"), r"rubric.yaml:4: brief: .*low < high, got \[10.0, 10.0\]"),
-        (RUBRIC.replace("scale:", "scales:"), r"rubric.yaml:7: brief.scales: .*; a criterion has question, weight and"),
+        (
+            RUBRIC.replace("[0, 10]", "[10, 10]"),
+            r"rubric.yaml:4: default.brief.scale = .*10.*: must be \[low, high\] with low below high",
+        ),
+        (
+            RUBRIC.replace("scale:", "scales:"),
+            r"rubric.yaml:4: default.brief.scales = .*\na criterion is NAME: .question: TEXT",
+        ),
         (RUBRIC.replace("question: Is it brief?", "weight: 1"), "rubric.yaml:.*'weight' is set twice"),
-        (RUBRIC.replace('rhymes: {question: "Does it rhyme?"}', ""), "rubric.yaml:8: poems has no criteria"),
-        (RUBRIC.replace("default:", "usual:"), "rubric.yaml: there is no section 'default'"),
-        (RUBRIC.replace("rhymes", "a rhyme"), "rubric.yaml:8: 'a rhyme' is no name"),
+        (RUBRIC.replace('rhymes: {question: "Does it rhyme?"}', ""), "rubric.yaml:8: poems = {}: .*at least 1 item"),
+        (RUBRIC.replace("default:", "usual:"), "rubric.yaml: there is no section default"),
+        (RUBRIC.replace("rhymes", "a rhyme"), "rubric.yaml:8: poems.a rhyme.* = 'a rhyme'"),
         ("", "the file is empty"),
-        ("default: good", "must contain 'name: value' lines, got 'good'; such as brief:"),
+        ("default: good", "must contain 'name: value' lines, got 'good'"),
     ):
         Path("rubric.yaml").write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError, match=message):
@@ -123,9 +129,9 @@ def test_a_wrong_rubric_is_refused_with_line_and_cure(served: Grading) -> None:
     with pytest.raises(ConfigError, match="got 'good'"):
         training_rows(load_config(EMBEDDED, settings(served)), 1)
     for setting, message in (
-        ("judge.provider=embedded", "judge.rubric needs a model that follows instructions"),
-        ("judge.function=a.py:b", "judge.function and judge.rubric would each decide alone"),
-        ("judge.second_model=b", "second_model cannot confirm"),
+        ("judge.provider=embedded", "judge.rubric needs one model that follows instructions"),
+        ("judge.function=a.py:b", "function, rubric and relative each decide alone"),
+        ("judge.second_model=b", "no judge.second_model"),
     ):
         with pytest.raises(ConfigError, match=message):
             load_config(EMBEDDED, settings(served, setting))
