@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,11 @@ from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
 from llm_as_judge.judging.grading import Ranking
-from llm_as_judge.judging.judge import OFFICIAL, Judge
+from llm_as_judge.judging.judge import OFFICIAL
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Problem, Verdict
+from llm_as_judge.types import Problem
 
 
 @contextmanager
@@ -73,29 +72,21 @@ async def policy_results(
         return await evaluate(problems, author, services.official, partial(progress.advance, name), log=ledger)
 
 
-class _Unjudged(Judge):
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(False, "none", "not judged: other answers are compared with it")
-
-
 async def tell_untrained(
     config: Config, problems: Iterable[Problem], services: Services, progress: Progress, author: Author | None = None
 ) -> None:
-    """For ``judge.relative``, gives the judge of evaluations the answers of the policy before training to ``problems``.
-
-    They are generated once. ``author`` is that policy, if it is loaded.
+    """Gives a judge that ranks the answers of the policy before training to ``problems``, generated once, to compare
+    with in evaluations. ``author`` is that policy, if it is loaded.
     """
-    if not isinstance(own := services.official.judge, OwnJudge) or not isinstance(own.grader, Ranking):
+    judge, asked = services.official.judge, list(dict.fromkeys(problems))
+    if not isinstance(judge, OwnJudge) or not isinstance(ranking := judge.grader, Ranking):
         return
-    asked = list(dict.fromkeys(problems))
-    bare = config.model_copy(update={"judge": OFFICIAL})
-    unjudged = replace(services, official=replace(services.official, judge=_Unjudged(OFFICIAL)))
-    records = await policy_results(
-        "policy to compare with", bare, source="untrained", problems=asked, services=unjudged, progress=progress,
-        author=author,
+    ranking.untrained = {}
+    found = await policy_results(
+        "policy to compare with", config.model_copy(update={"judge": OFFICIAL}), source="untrained", problems=asked,
+        services=services, progress=progress, author=author,
     )  # fmt: skip
-    known = [(asked[record.index].question, record.answer or "") for record in records if record.correct is not None]
-    own.grader.untrained = dict(known)
+    ranking.untrained = {asked[r.index].question: None if r.correct is None else r.answer or "" for r in found}
 
 
 def policy_records(
@@ -138,7 +129,6 @@ def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], p
     scored = [metric_of(p.question.dataset, (p.question.domain,)) for p in problems]
     by: list[Any] = ["official", "math" in scored and verifies_math()]
     if config.judge.own:
-        settings = decisive(config, ("judge",))["judge"]
-        by += [settings] if config.judge.grades else [settings["function"], settings["right_at"]]
+        by.append(decisive(config, ("judge",)))
     decided_by = digest([[repr(problem) for problem in problems], *parts, *by])
     return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

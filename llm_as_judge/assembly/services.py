@@ -64,7 +64,7 @@ async def open_services(
         judge: AnyJudge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         scorer: AnyJudge = (official := Judge(OFFICIAL, None, sandbox))
         alone: Judge | None = None
-        if config.judge.own and (model or not config.judge.grades):
+        if config.judge.own and (model is not None) == config.judge.asks_model:
             judge = OwnJudge(config.judge, llm=model, together=True)
             scorer = OwnJudge(config.judge, official, model)
         elif model:

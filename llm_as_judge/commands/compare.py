@@ -65,7 +65,7 @@ async def run_comparison(
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
     log = partial(plan_ledger, config, source, problems)
-    async with open_services(config, progress, judging=config.judge.grades) as services:
+    async with open_services(config, progress, judging=bool(config.judge.own)) as services:
         await check_before([*problems, *training], services.sandbox, services.official.judge)
         await tell_untrained(config, [*problems, *training], services, progress)
 

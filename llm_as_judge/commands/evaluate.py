@@ -74,7 +74,7 @@ async def run_evaluation(
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
-    async with open_services(config, progress, judging=config.judge.grades) as services:
+    async with open_services(config, progress, judging=bool(config.judge.own)) as services:
         every = [problem for _, problems in sets for problem in problems]
         await check_before(every, services.sandbox, services.official.judge)
         await tell_untrained(config, every, services, progress)

@@ -95,13 +95,9 @@ class JudgeConfig(EndpointConfig):
         None, description="Your own verdict instead of mode: package.module:function or file.py:function."
     )
     rubric: InputPath | None = Field(
-        None, description="YAML file with weighted criteria, by which the model grades answers instead of mode."
+        None, description="YAML file of weighted criteria, which the model scores instead."
     )
-    relative: bool = Field(
-        False,
-        description="The model ranks the answers of a group instead of mode; evaluations count wins against the policy "
-        "before training.",
-    )
+    relative: bool = Field(False, description="The model ranks a group's answers instead; evaluations count wins.")
     function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
@@ -109,23 +105,16 @@ class JudgeConfig(EndpointConfig):
     def _one_judge(self) -> "JudgeConfig":
         if (self.function is not None) + (self.rubric is not None) + self.relative > 1:
             raise ValueError("function, rubric and relative each decide alone; set one of them")
-        if self.grades and (self.provider == "embedded" or self.second_model):
-            raise ValueError(
-                f"judge.{self.own} needs one model that follows instructions, which the embedded judge does not: set "
-                "judge.provider to openai or local, and no judge.second_model"
-            )
+        if self.own and self.asks_model and (self.provider == "embedded" or self.second_model):
+            cure = "set judge.provider to openai or local, and no judge.second_model"
+            raise ValueError(f"{self.own} needs one model that follows instructions, unlike the embedded judge: {cure}")
         return self
 
     @property
     def own(self) -> str:
         """The setting that decides instead of ``mode``; empty for none."""
-        return next((name for name in ("function", "rubric", "relative") if getattr(self, name)), "")
-
-    @property
-    def grades(self) -> bool:
-        """Whether the model gives scores, and not verdicts of right and wrong."""
-        return self.own in ("rubric", "relative")
+        return "function" if self.function else "rubric" if self.rubric else "relative" * self.relative
 
     @property
     def asks_model(self) -> bool:
-        return self.grades or (not self.own and self.mode in ("hybrid", "llm"))
+        return self.own != "function" if self.own else self.mode in ("hybrid", "llm")

@@ -41,24 +41,24 @@ class Asking:
         }
 
     async def verdict(
-        self, llm: ChatModel, heard: list[Exchange], system: str | None, prompt: Callable[[bool], str], retry: str,
-        schema: Mapping[str, Any], read: Callable[[str, bool], T | None],
+        self, llm: ChatModel, heard: list[Exchange], system: str | None, prompts: tuple[str, str], retry: str,
+        schema: Mapping[str, Any], read: Callable[[str], T | None],
     ) -> tuple[T | None, str]:  # fmt: skip
         """What ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
 
-        ``prompt`` and ``read`` are told whether the schema is sent; ``retry`` ends the second prompt.
+        ``prompts``: with the schema and without; ``retry`` ends the second request.
         """
         problem = ""
         for attempt in range(2):
             request, reply = self.request(attempt, system), None
             if structured := self._structured and not attempt:
                 try:
-                    reply = await llm.chat(prompt(True), **request, response_format=schema)
+                    reply = await llm.chat(prompts[0], **request, response_format=schema)
                 except RequestRefused as error:
                     logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
                     self._structured = structured = False
-            heard.append(reply := reply or await llm.chat(prompt(False) + retry * attempt, **request))
-            found = read(reply.reply, structured)
+            heard.append(reply := reply or await llm.chat(prompts[1] + retry * attempt, **request))
+            found = read(reply.reply)
             if structured:
                 self._unreadable += found is None
                 self._structured = self._unreadable < _MOST_UNREADABLE

@@ -183,15 +183,17 @@ async def calibrate(
 ) -> list[Counts]:
     """Counts of the plain pairs, of each attack and of each constant answer.
 
-    ``concurrency``: maximum number of verdicts in flight.
+    ``concurrency``: maximum number of verdicts in flight. A judge that ranks sees wrong candidates with right ones; a
+    tie, because its two orders disagree, is an abstention.
     """
     if isinstance(judge, OwnJudge) and isinstance(judge.grader, Ranking):
-        return await _duels(judge.grader, pairs, attacks)
+        pairs, judge.grader.untrained = _duels(pairs)
     limit = asyncio.Semaphore(concurrency)
 
     async def verdict(pair: Pair) -> Verdict:
         async with limit:
-            return await judge.verdict(pair.problem, pair.candidate)
+            said = await judge.verdict(pair.problem, pair.candidate)
+        return replace(said, correct=None) if said.tier == "relative" and said.score == 0.5 else said
 
     kinds = {PLAIN: pairs}
     kinds |= {name: attacked(pairs, name) for name in attacks}
@@ -204,26 +206,18 @@ async def calibrate(
     return rows
 
 
-async def _duels(ranking: Ranking, pairs: Sequence[Pair], attacks: Sequence[str]) -> list[Counts]:
-    """Counts of right candidates, each ranked with a wrong one of its question, as it is and after each attack.
+def _duels(pairs: Sequence[Pair]) -> tuple[list[Pair], dict[Question, str]]:
+    """Each wrong candidate with a question of its own, to which a right one of the same question is the other answer.
 
-    A tie, because the two orders disagree, is an abstention. Raises ``DataError`` if there is nothing to compare.
+    Raises ``DataError`` if there is nothing to compare.
     """
-    wrong: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        wrong.setdefault(pair.problem.question.text, []).extend([] if pair.equivalent else [pair])
-    duels = [(p, one.candidate) for p in pairs if p.equivalent for one in wrong[p.problem.question.text]]
+    right, wrong = ([pair for pair in pairs if pair.equivalent is kind] for kind in (True, False))
+    duels = [(q, p.candidate) for q in wrong for p in right if p.problem.question.text == q.problem.question.text]
     if not duels:
         raise DataError("judge.relative needs pairs with the same question, one of them equivalent and one not")
-    rows = []
-    for name in (PLAIN, *(name for name in attacks if not ATTACKS[name].empties)):
-        others = [other if name == PLAIN else ATTACKS[name].rewrite(other, i) for i, (_, other) in enumerate(duels)]
-        asked = [ranking.ranked(p.problem, [p.candidate, other]) for (p, _), other in zip(duels, others, strict=True)]
-        first = [verdict for verdict, _ in await asyncio.gather(*asked)]
-        said = [None if v.score in (None, 0.5) else v.score == 1 for v in first]
-        row = count(name, [True] * len(duels), said)
-        rows.append(replace(row, reason=next((v.reason for v in first if v.score in (None, 0.5)), "")))
-    return rows
+    own = [replace(q.problem.question, id=f"{q.id} {i}") for i, (q, _) in enumerate(duels)]
+    found = [replace(q, problem=replace(q.problem, question=o)) for (q, _), o in zip(duels, own, strict=True)]
+    return found, dict(zip(own, (said for _, said in duels), strict=True))
 
 
 async def agreement(judge: Judge, problems: Sequence[Problem], records: Sequence[RolloutEvent]) -> Counts:

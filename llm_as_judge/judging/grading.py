@@ -29,7 +29,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.asking import Asking, fitting, json_objects, schema_of
 from llm_as_judge.judging.prompts import CUT_OFF, fence
 from llm_as_judge.llm.client import ChatModel, derived_seed
-from llm_as_judge.types import Exchange, Problem, Question, Verdict
+from llm_as_judge.types import Exchange, Problem, Question, Tier, Verdict
 
 T = TypeVar("T")
 #: Characters of all answers in a request, the fewer the less the model reads.
@@ -42,28 +42,25 @@ _SYSTEM = (
 )
 _RETRY = "\nBe brief: one sentence of reasons, then the numbers within their limits, and nothing after the JSON."
 _ORDER: Mapping[str, Any] = {"best_to_worst": {"type": "array", "items": {"type": "integer"}}}
-
-
-def _rising(scale: tuple[float, float]) -> tuple[float, float]:
-    if scale[0] >= scale[1]:
-        raise ValueError("must be [low, high] with low below high")
-    return scale
+Answers = Sequence[tuple[str, str]]  # with their workflows' code
 
 
 class Criterion(Strict):
     question: str = Field(min_length=1)
     weight: Float = Field(1.0, gt=0)
-    scale: Annotated[tuple[Float, Float], BeforeValidator(as_tuple), AfterValidator(_rising)] = (1.0, 5.0)
+    scale: Annotated[tuple[Float, Float], BeforeValidator(as_tuple)] = (1.0, 5.0)
 
 
-def _weighted(criteria: dict[str, Criterion]) -> dict[str, Criterion]:
+def _checked(criteria: dict[str, Criterion]) -> dict[str, Criterion]:
     complete_shares("the weights", {name: one.weight for name, one in criteria.items()}, ())
+    for name, one in criteria.items():
+        if one.scale[0] >= one.scale[1]:
+            raise ValueError(f"the scale of {name} must be [LOW, HIGH] with LOW below HIGH")
     return criteria
 
 
 _Name = Annotated[str, Field(pattern=r"^\w+$")]
-_Criteria = Annotated[dict[_Name, Criterion], Field(min_length=1), AfterValidator(_weighted)]
-_RUBRIC = TypeAdapter(dict[str, _Criteria])
+_RUBRIC = TypeAdapter(dict[str, Annotated[dict[_Name, Criterion], AfterValidator(_checked)]])
 
 
 def read_rubric(path: Path) -> dict[str, dict[str, Criterion]]:
@@ -98,7 +95,7 @@ class _Grader:
         form = ", ".join(f'"{key}": {field["type"]}' for key, field in fields.items())
         schema, size = schema_of("grades", reasons={"type": "string"}, **fields), len(candidates)
 
-        def one(text: str, _: bool) -> T | None:
+        def one(text: str) -> T | None:
             said = [found for found in json_objects(text) if fields.keys() & found.keys()]
             return read(said[0]) if len(said) == 1 else None
 
@@ -109,10 +106,13 @@ class _Grader:
                 lines.append(f"Candidate{f' {i}' * (size > 1)}: {own.sub('·', fence(text, longest // size))}")
             prompt = "\n".join([*lines, *criteria, f'Reply with JSON: {{"reasons": "text", {form}}}'])
             assert self._llm is not None
-            return await self._asking.verdict(self._llm, heard, _SYSTEM, lambda _: prompt, _RETRY, schema, one)
+            return await self._asking.verdict(self._llm, heard, _SYSTEM, (prompt, prompt), _RETRY, schema, one)
 
         others = ["-" * (place + 1) for place in range(size)]
         return await fitting(ask, size * max(map(len, candidates)), LENGTHS, lambda: ask(LENGTHS[-1], others))
+
+    def _verdict(self, tier: Tier, score: float | None, said: str, heard: Sequence[Exchange] = ()) -> Verdict:
+        return Verdict(None if score is None else score >= self._right_at, tier, said, tuple(heard), score=score)
 
 
 class Rubric(_Grader):
@@ -122,70 +122,72 @@ class Rubric(_Grader):
         super().__init__(config, llm)
         self._rubric = read_rubric(path)
 
-    async def verdicts(
-        self, problem: Problem, answers: Sequence[tuple[str, str]], cut_off: bool = False
-    ) -> list[Verdict]:
-        return [await self._verdict(problem, answer + CUT_OFF * cut_off) for answer, _ in answers]
-
-    async def _verdict(self, problem: Problem, answer: str) -> Verdict:
-        sections, heard = (problem.question.dataset, problem.question.domain, "default"), list[Exchange]()
+    async def verdicts(self, problem: Problem, answers: Answers, cut_off: bool = False) -> list[Verdict]:
+        sections = problem.question.dataset, problem.question.domain, "default"
         criteria = next(self._rubric[section] for section in sections if section in self._rubric)
         asked = [f"{name}_score, from {c.scale[0]:g} to {c.scale[1]:g}: {c.question}" for name, c in criteria.items()]
+        fields = {f"{name}_score": {"type": "number"} for name in criteria}
 
         def read(said: dict[str, Any]) -> float | None:
             """The weighted mean; None unless there is a score within its scale for each criterion."""
-            total = 0.0
-            for name, one in criteria.items():
-                (low, high), score = one.scale, said.get(f"{name}_score")
-                if score is None or type(score) not in (int, float) or not low <= score <= high:
-                    return None
-                total += one.weight * (score - low) / (high - low)
-            return round(total, 9)
+            given = [(c.weight, *c.scale, said.get(f"{name}_score", "")) for name, c in criteria.items()]
+            if not all(type(score) in (int, float) and low <= score <= high for _, low, high, score in given):
+                return None
+            return round(float(sum(weight * (score - low) / (high - low) for weight, low, high, score in given)), 9)
 
-        fields = {f"{name}_score": {"type": "number"} for name in criteria}
-        found, why = await self._asked(problem, [answer], asked, fields, read, heard)
-        score = None if found is None else float(found)
-        return Verdict(None if score is None else score >= self._right_at, "rubric", why, tuple(heard), score=score)
+        verdicts = []
+        for answer, _ in answers:
+            heard: list[Exchange] = []
+            score, said = await self._asked(problem, [answer + CUT_OFF * cut_off], asked, fields, read, heard)
+            verdicts.append(self._verdict("rubric", None if score is None else float(score), said, heard))
+        return verdicts
 
 
 class Ranking(_Grader):
-    """Ranks the answers of a group if they come ``together``, else each with the one that ``untrained`` has."""
+    """Ranks the answers of a group, or each with that of ``untrained`` if they do not come ``together``."""
 
-    #: Answers of the policy before training, "" for none; what could not run is left out.
-    untrained: Mapping[Question, str] | None = None
+    #: Answers of the policy before training, None for those that could not run; other questions are a tie.
+    untrained: Mapping[Question, str | None] | None = None
 
     def __init__(self, config: JudgeConfig, llm: ChatModel | None, together: bool) -> None:
         super().__init__(config, llm)
-        self._together = together and config.relative
+        self._together = together
 
-    async def verdicts(
-        self, problem: Problem, answers: Sequence[tuple[str, str]], cut_off: bool = False
-    ) -> list[Verdict]:
+    async def verdicts(self, problem: Problem, answers: Answers, cut_off: bool = False) -> list[Verdict]:
+        texts = [answer for answer, _ in answers]
         if self._together:
-            return await self.ranked(problem, [answer for answer, _ in answers])
+            return await self._ranked(problem, texts)
         if self.untrained is None:
             raise ConfigError("judge.relative has no answers to compare with here; use judge.rubric or judge.function")
-        if (other := self.untrained.get(problem.question)) is None:
-            return [Verdict(None, "relative", "the untrained policy's workflow could not run")] * len(answers)
-        return [(await self.ranked(problem, [answer, other]))[0] for answer, _ in answers]
+        others = [self.untrained.get(problem.question, answer) for answer in texts]
+        if None in others:
+            return [self._verdict("relative", None, "the untrained policy's workflow could not run")] * len(others)
+        return [(await self._ranked(problem, [one, other or ""]))[0] for one, other in zip(texts, others, strict=True)]
 
-    async def ranked(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
+    async def _ranked(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
         """The verdict on each answer; equal ones are one entry, and an empty one is beaten by all."""
         answers, heard = [" ".join(answer.split()) for answer in answers], list[Exchange]()
         entries = sorted({*answers} - {""})
         random.Random(derived_seed(problem.question.id, *entries)).shuffle(entries)
         halves = [entries[i : i + _HALF] for i in range(0, len(entries), _HALF)]
         lists = [one + other for one, other in combinations(halves, 2)] or halves[: len(entries) > 1]
-        asked = [self._order(problem, order, heard) for some in lists for order in (some, some[::-1])]
-        found = await asyncio.gather(*asked)
-        orders = [order for order, _ in found if isinstance(order, list)]
+
+        async def order(shown: list[str]) -> tuple[list[str] | bool | None, str]:
+            def read(said: dict[str, Any]) -> list[str] | None:
+                places, every = said["best_to_worst"], [*range(1, len(shown) + 1)]
+                valid = isinstance(places, list) and all(type(i) is int for i in places) and sorted(places) == every
+                return [shown[i - 1] for i in places] if valid else None
+
+            return await self._asked(problem, shown, ["Rank all candidates, best first."], _ORDER, read, heard)
+
+        found = await asyncio.gather(*(order(shown) for some in lists for shown in (some, some[::-1])))
+        orders = [ranked for ranked, _ in found if isinstance(ranked, list)]
         if len(orders) < len(found):
-            alone = await asyncio.gather(*(self._order(problem, [entry, "-"], heard) for entry in entries))
-            refused = [entry for entry, (order, _) in zip(entries, alone, strict=True) if order is False]
-            if refused:
-                return await self.ranked(problem, ["" if answer in refused else answer for answer in answers])
-            why = next(why for order, why in found if not isinstance(order, list))
-            return [Verdict(None, "relative", why, tuple(heard) * (not i)) for i in range(len(answers))]
+            alone = [(entry, await order([entry, "-"])) for entry in entries]
+            if refused := [entry for entry, (ranked, _) in alone if ranked is False]:
+                return await self._ranked(problem, ["" if answer in refused else answer for answer in answers])
+            why = next(why for ranked, why in found if not isinstance(ranked, list))
+            return [self._verdict("relative", None, why, heard * (not i)) for i in range(len(answers))]
 
         def beats(one: str, other: str) -> bool:
             both = [order for order in orders if one in order and other in order]
@@ -194,21 +196,6 @@ class Ranking(_Grader):
         verdicts = []
         for i, one in enumerate(answers):
             points = [(1 + beats(one, b) - beats(b, one)) / 2 for j, b in enumerate(answers) if i != j] or [0.5]
-            score, said = (
-                sum(points) / len(points),
-                f"beats {points.count(1)} of {len(points)}, {points.count(0.5)} ties",
-            )
-            verdicts.append(Verdict(score >= self._right_at, "relative", said, tuple(heard) * (not i), score=score))
+            said = f"beats {points.count(1)} of {len(points)}, {points.count(0.5)} ties"
+            verdicts.append(self._verdict("relative", sum(points) / len(points), said, heard * (not i)))
         return verdicts
-
-    async def _order(
-        self, problem: Problem, entries: list[str], heard: list[Exchange]
-    ) -> tuple[list[str] | bool | None, str]:
-        """``entries`` from best to worst; False if the model refuses them but not others, None for no order."""
-
-        def read(said: dict[str, Any]) -> list[str] | None:
-            places, every = said.get("best_to_worst"), range(1, len(entries) + 1)
-            valid = isinstance(places, list) and all(type(place) is int for place in places)
-            return [entries[i - 1] for i in places] if places and valid and sorted(places) == [*every] else None
-
-        return await self._asked(problem, entries, ["Rank all candidates by number, best first."], _ORDER, read, heard)

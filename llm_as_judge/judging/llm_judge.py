@@ -12,7 +12,6 @@ import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.nonanswers import refused
@@ -44,11 +43,6 @@ class _Case:
     dataset: str
     heard: list[Exchange]
 
-    async def chat(self, prompt: str, **request: Any) -> Exchange:
-        reply = await self.llm.chat(prompt, **request)
-        self.heard.append(reply)
-        return reply
-
 
 def parse_verdict(text: str) -> bool | None:
     """The word in ``<true_false>`` outside ``<think>``; None unless it is one verdict. A closing tag is optional."""
@@ -62,11 +56,9 @@ def parse_json_verdict(text: str) -> bool | None:
     return said[0] if len(said) == 1 and isinstance(said[0], bool) else None
 
 
-def _read(text: str, structured: bool) -> bool | None:
-    """The verdict as JSON or in tags, first as it was asked for."""
-    first, second = (parse_json_verdict, parse_verdict) if structured else (parse_verdict, parse_json_verdict)
-    said = first(text)
-    return second(text) if said is None else said
+def _read(text: str) -> bool | None:
+    said = parse_json_verdict(text)
+    return parse_verdict(text) if said is None else said
 
 
 class LLMJudge:
@@ -176,7 +168,8 @@ class LLMJudge:
         heard = False
         for attempt in range(2):
             prompt = extracting.build(case.question, case.candidate, attempt)
-            reply = await case.chat(prompt, **self._asking.request(attempt, prompts.EXTRACT_SYSTEM))
+            reply = await case.llm.chat(prompt, **self._asking.request(attempt, prompts.EXTRACT_SYSTEM))
+            case.heard.append(reply)
             if reply.finish_reason == "length" or not reply.reply.strip():
                 continue
             heard, copy = True, extracting.read_copy(reply.reply)
@@ -200,7 +193,7 @@ class LLMJudge:
             case.llm,
             case.heard,
             None if self._embedded else system,
-            lambda structured: prompts.build_prompt(*data, prompts.JSON_PROMPT if structured else prompts.JUDGE_PROMPT),
+            (prompts.build_prompt(*data, prompts.JSON_PROMPT), prompts.build_prompt(*data)),
             prompts.RETRY_LINE,
             prompts.VERDICT_SCHEMA,
             _read,

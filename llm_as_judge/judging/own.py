@@ -10,10 +10,10 @@ the benchmark's own tests or usual scorer decide where there are any.
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.judging.grading import Ranking, Rubric
+from llm_as_judge.judging.grading import Answers, Ranking, Rubric
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.rewards.functions import Failed, OwnFunction, question_columns
@@ -32,9 +32,7 @@ class Function:
         self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, (0.0, 1.0))
         self._right_at = config.right_at
 
-    async def verdicts(
-        self, problem: Problem, answers: Sequence[tuple[str, str]], cut_off: bool = False
-    ) -> list[Verdict]:
+    async def verdicts(self, problem: Problem, answers: Answers, cut_off: bool = False) -> list[Verdict]:
         return [self._verdict(value) for value in await self._function.values(_columns(problem, answers))]
 
     async def try_out(self, problem: Problem, workflow: str) -> None:
@@ -68,7 +66,6 @@ class OwnJudge:
         else:
             self.grader = Ranking(config, llm, together) if config.relative else Function(config)
         self._official, self.together = official, together and not config.rubric
-        self.ranks = config.relative  # an answer that comes later changes the verdicts on its whole group
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The verdict on an answer alone, as of ``Judge``."""
@@ -77,17 +74,17 @@ class OwnJudge:
     async def verdicts(
         self, problem: Problem, answers: Sequence[tuple[str | None, str]], cut_off: bool = False
     ) -> list[Verdict]:
-        """The verdicts on answers to one problem, each with its workflow's code; None is wrong.
+        """The verdicts on answers to one problem, each with its workflow's code; None is wrong, and a blank one too
+        unless a function decides.
 
-        Raises ``ConfigError`` if a function returns anything but a value for each answer.
+        Raises ``ConfigError`` if the function returns anything but a value for each answer.
         """
         if self._official is not None and not self.decides(problem):
             return [await self._official.verdict(problem, answer, cut_off) for answer, _ in answers]
-        given = [(said, code) for said, code in answers if self._given(said)]
-        found = iter(await self.grader.verdicts(problem, given, cut_off) if given else ())
-        return [
-            next(found) if self._given(answer) else Verdict(False, "none", "no answer given") for answer, _ in answers
-        ]
+        blank = isinstance(self.grader, Function)
+        given = [(said, code) for said, code in answers if said is not None and (blank or said.strip())]
+        found = iter(await self.grader.verdicts(problem, given, cut_off))
+        return [next(found) if one in given else Verdict(False, "none", "no answer given") for one in answers]
 
     def decides(self, problem: Problem) -> bool:
         return self._official is None or not self._official.scores(problem)
@@ -96,10 +93,6 @@ class OwnJudge:
         """Asks a function about the reference twice. Raises ``ConfigError`` before a run if it cannot be used."""
         if isinstance(self.grader, Function):
             await self.grader.try_out(problem, workflow)
-
-    def _given(self, answer: str | None) -> TypeGuard[str]:
-        """Whether there is an answer; a function may judge an empty one."""
-        return answer is not None and (isinstance(self.grader, Function) or bool(answer.strip()))
 
 
 AnyJudge = Judge | OwnJudge
@@ -114,7 +107,7 @@ async def verdict_of(judge: AnyJudge, problem: Problem, execution: Execution, wo
     return (await judge.verdicts(problem, [(execution.answer, workflow)], execution.cut_off))[0]
 
 
-def _columns(problem: Problem, answers: Sequence[tuple[str | None, str]]) -> dict[str, list[Any]]:
+def _columns(problem: Problem, answers: Answers) -> dict[str, list[Any]]:
     """All arguments."""
     shared = question_columns([problem] * len(answers))
     return {**shared, "completions": [answer for answer, _ in answers], "workflows": [code for _, code in answers]}

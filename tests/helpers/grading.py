@@ -36,7 +36,7 @@ class Grading:
             return "I would rather not."
         if "best_to_worst" in prompt:
             order = sorted(range(len(said)), key=lambda i: 0.0 if self.fault == "first" else -self.worth(said[i]))
-            return json.dumps({"reasons": "r", "best_to_worst": [i + 1 for i in order]})
+            return json.dumps({"reasons": "r", "best_to_worst": [i + (self.fault != "outside") for i in order]})
         scales = re.findall(r"^(\w+_score), from (\S+) to (\S+):", prompt, re.MULTILINE)
         worth = 2.0 if self.fault == "outside" else self.worth(said[0])
         scores = {key: float(low) + worth * (float(high) - float(low)) for key, low, high in scales}
