@@ -1,6 +1,7 @@
 """Judges without a reference (``judge.rubric``, ``judge.relative``), asked over HTTP: what scores mean, who decides."""
 
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -212,6 +213,18 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     (official,) = row["metrics"]["official"].values()
     assert (official["wins over untrained"], official["mean score"]) == (1.0, 1.0)
     assert [*results.glob("nano_untrained_*.jsonl")] == [untrained] and untrained.read_bytes() == text
+
+
+def test_the_example_trains(
+    served: Grading, here: Path, root: Path, address: str, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(root / "examples/rubric", "task")
+    monkeypatch.chdir("task")
+    small = ["rollout_batch_size=1", "num_return_sequences_in_group=2", "evaluation.baselines=none"]
+    fewer = [*small, "max_steps=1", "eval_problems=2", f"executor.base_url={address}"]
+    out = cli("train", "--config", "config.yaml", *as_options([*fewer, f"judge.base_url={served.url}"]))
+    events = [event for event in read_events(Path("logs/nano/rubric.jsonl")) if event.get("tier") == "rubric"]
+    assert "mean score" in out and events and all(event["judged"] for event in events)
 
 
 async def test_a_workflow_that_ran_later_is_ranked_with_its_group(
