@@ -196,9 +196,8 @@ class Execution:
 class Verdict:
     """The judge's decision; with ``correct`` None the rollout stays unscored.
 
-    ``tier`` decided or, if unscored, failed to: ``llm`` (the judge abstained or was not available), ``function`` (the
-    user's own gave no value), ``rubric``, ``relative`` (as ``llm``), ``tests`` (the sandbox failed), ``none`` (there
-    was nothing to judge).
+    ``tier`` decided or, if unscored, failed to: ``llm``, ``rubric``, ``relative`` (the model abstained or was not
+    available), ``function`` (it gave no value), ``tests`` (the sandbox failed), ``none`` (nothing to judge).
     """
 
     correct: bool | None

@@ -130,5 +130,7 @@ def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], p
     by: list[Any] = ["official", "math" in scored and verifies_math()]
     if config.judge.own:
         by.append(decisive(config, ("judge",)))
+    if config.judge.relative:  # the other answers
+        by += [decisive(config, ("model", "generation")), config.training.seed]
     decided_by = digest([[repr(problem) for problem in problems], *parts, *by])
     return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

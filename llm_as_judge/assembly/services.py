@@ -52,8 +52,7 @@ async def open_services(
 ) -> AsyncIterator[Services]:
     """Opens the configured services. Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
-    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests, rules or the user's
-    function decide.
+    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests, rules or a function.
     """
     enhance, reward = load_enhancer(config.workflow), RewardFunction(config.reward, config.workflow.repairs)
     own_rewards = load_rewards(config.reward, reward.slack / 2)
@@ -63,12 +62,10 @@ async def open_services(
         model, second = clients.get("judge"), clients.get("second_judge")
         judge: AnyJudge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         scorer: AnyJudge = (official := Judge(OFFICIAL, None, sandbox))
-        alone: Judge | None = None
-        if config.judge.own and (model is not None) == config.judge.asks_model:
-            judge = OwnJudge(config.judge, llm=model, together=True)
-            scorer = OwnJudge(config.judge, official, model)
-        elif model:
-            alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model)
+        own = config.judge.own and (model is not None) == config.judge.asks_model
+        if own:
+            judge, scorer = OwnJudge(config.judge, None, model, True), OwnJudge(config.judge, official, model)
+        alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model and not own else None
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance)
         measuring = RolloutParts(
             runner,

@@ -53,18 +53,10 @@ class OwnJudge:
     """
 
     def __init__(
-        self,
-        config: JudgeConfig,
-        official: Judge | None = None,
-        llm: ChatModel | None = None,
-        *,
-        together: bool = False,
+        self, config: JudgeConfig, official: Judge | None = None, llm: ChatModel | None = None, together: bool = False
     ) -> None:
-        self.grader: Function | Rubric | Ranking
-        if config.rubric:
-            self.grader = Rubric(config, config.rubric, llm)
-        else:
-            self.grader = Ranking(config, llm, together) if config.relative else Function(config)
+        kind = Rubric if config.rubric else Ranking
+        self.grader = Function(config) if config.function else kind(config, llm, together)
         self._official, self.together = official, together and not config.rubric
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
