@@ -55,7 +55,7 @@ class OwnJudge:
     def __init__(
         self, config: JudgeConfig, official: Judge | None = None, llm: ChatModel | None = None, together: bool = False
     ) -> None:
-        kind = Rubric if config.rubric else Ranking
+        kind = Ranking if config.relative else Rubric
         self.grader = Function(config) if config.function else kind(config, llm, together)
         self._official, self.together = official, together and not config.rubric
 
