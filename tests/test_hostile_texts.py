@@ -121,10 +121,9 @@ def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:
     return lambda text: LLMJudge(asked(**settings), Scripted(text)).decide("?", ("x",), text)
 
 
-def grade(text: str) -> Coroutine[Any, Any, object]:
-    """As answer, opponent and the judge's reply."""
-    ranking = Ranking(asked(), Scripted(text), together=True)
-    return ranking.verdicts(PROBLEMS["qa"], [(text, ""), ("short", "")])
+async def grade(text: str) -> None:
+    """As an answer, and as the judge's reply about it."""
+    await Ranking(asked(), Scripted(text), together=True).verdicts(PROBLEMS["qa"], [(text, ""), ("short", "")])
 
 
 def copy_out(text: str) -> None:

@@ -57,7 +57,7 @@ class OwnJudge:
     ) -> None:
         kind = Ranking if config.relative else Rubric
         self.grader = Function(config) if config.function else kind(config, llm, together)
-        self._official, self.together = official, together and not config.rubric
+        self._official, self.together = official, not config.rubric and together
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
         """The verdict on an answer alone, as of ``Judge``."""
