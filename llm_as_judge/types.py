@@ -26,7 +26,7 @@ def in_order(names: Iterable[Domain]) -> list[Domain]:
 
 #: How a workflow run ended. ``fault`` is a failure of ours and stays unscored; the policy is to blame for the others.
 Outcome = Literal["finished", "invalid", "raised", "timeout", "memory", "output_limit", "budget", "fault"]
-Tier = Literal["tests", "metric", "rules", "llm", "function", "none"]
+Tier = Literal["tests", "metric", "rules", "llm", "function", "rubric", "relative", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +225,8 @@ class Execution:
 class Verdict:
     """The judge's decision; with ``correct`` None the rollout stays unscored.
 
-    ``tier`` decided or, if unscored, failed to: ``llm`` (the judge abstained or was not available), ``function`` (the
-    user's own gave no value), ``tests`` (the sandbox failed), ``none`` (there was nothing to judge).
+    ``tier`` decided or, if unscored, failed to: ``llm``, ``rubric``, ``relative`` (the model abstained or was not
+    available), ``function`` (it gave no value), ``tests`` (the sandbox failed), ``none`` (nothing to judge).
     """
 
     correct: bool | None
@@ -243,8 +243,8 @@ class Verdict:
 
     @property
     def abstained(self) -> bool:
-        """Whether judge or function left the answer open: no verdict, no reply, or two judges that disagree."""
-        return self.correct is None and self.tier in ("llm", "function")
+        """Whether the judge left the answer open: no verdict, no reply, or two judges that disagree."""
+        return self.correct is None and self.tier in ("llm", "function", "rubric", "relative")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from llm_as_judge.evaluation.voting import _chosen
 from llm_as_judge.events import PromptEvent
 from llm_as_judge.files import cut
 from llm_as_judge.judging import extracting
+from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import LLMClient
@@ -118,6 +119,11 @@ def judge(problem: types.Problem, config: JudgeConfig = RULES_ONLY) -> Callable[
 
 def ask_judge(**settings: Any) -> Callable[[str], Coroutine[Any, Any, object]]:
     return lambda text: LLMJudge(asked(**settings), Scripted(text)).decide("?", ("x",), text)
+
+
+async def grade(text: str) -> None:
+    """As an answer, and as the judge's reply about it."""
+    await Ranking(asked(), Scripted(text), together=True).verdicts(PROBLEMS["qa"], [(text, ""), ("short", "")])
 
 
 def copy_out(text: str) -> None:
@@ -205,6 +211,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "judge's reply": (KEPT, ask_judge(structured=False)),
     "judge's JSON": (KEPT, ask_judge(structured=True)),
     "judge's copy": (KEPT, copy_out),
+    "ranking": (KEPT, grade),
     **{f"reply to {name}": (KEPT, operate(name, reply=True)) for name in OPERATORS},
     **{f"arguments of {name}": (250_000, operate(name, reply=False)) for name in OPERATORS},
     "public test": (KEPT, lambda text: run_assert(Scripted(text).run_code, text, "assert f(1) == 2")),

@@ -28,7 +28,7 @@ from llm_as_judge.types import Completion, Execution, Problem, Reward, Rollout, 
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 _CONCURRENT = 16
-_UNANSWERED = "give answers (data.fields names their column), or say what is right with judge.function=file.py:function"
+_UNANSWERED = "give answers (data.fields names their column), or set judge.function=FILE:NAME or judge.rubric=FILE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Files of evaluation records, named by a digest of everything that affects the records, so that they can be reused."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,9 @@ from llm_as_judge.evaluation.evaluate import Author, evaluate
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
+from llm_as_judge.judging.grading import Ranking
+from llm_as_judge.judging.judge import OFFICIAL
+from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Problem
@@ -55,6 +58,7 @@ async def policy_results(
     problems: Sequence[Problem],
     services: Services,
     progress: Progress,
+    author: Author | None = None,
 ) -> Sequence[RolloutEvent]:
     """Records of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
     reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
@@ -62,9 +66,27 @@ async def policy_results(
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
         if len(ledger.known) == len(problems):
             return [ledger.known[key] for key in sorted(ledger.known)]
-        author = await on_device(load_author, config, checkpoint, progress=progress)
-        await services.hosted.share(author)
+        if author is None:
+            author = policy = await on_device(load_author, config, checkpoint, progress=progress)
+            await services.hosted.share(policy)
         return await evaluate(problems, author, services.official, partial(progress.advance, name), log=ledger)
+
+
+async def tell_untrained(
+    config: Config, problems: Iterable[Problem], services: Services, progress: Progress, author: Author | None = None
+) -> None:
+    """Gives a judge that ranks the answers of the policy before training to ``problems``, generated once, to compare
+    with in evaluations. ``author`` is that policy, if it is loaded.
+    """
+    judge, asked = services.official.judge, list(dict.fromkeys(problems))
+    if not isinstance(judge, OwnJudge) or not isinstance(ranking := judge.grader, Ranking):
+        return
+    ranking.untrained = {}
+    found = await policy_results(
+        "policy to compare with", config.model_copy(update={"judge": OFFICIAL}), source="untrained", problems=asked,
+        services=services, progress=progress, author=author,
+    )  # fmt: skip
+    ranking.untrained = {asked[r.index].question: None if r.correct is None else r.answer or "" for r in found}
 
 
 def policy_records(
@@ -105,8 +127,9 @@ def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], p
     """The name ends in eight hexadecimal digits of what decides the records."""
     scored = [metric_of(p.question) for p in problems]
     by: list[Any] = ["official", "math" in scored and verifies_math()]
-    if config.judge.function:
-        settings = decisive(config, ("judge",))["judge"]
-        by += [settings["function"], settings["right_at"]]
+    if config.judge.own:
+        by.append(decisive(config, ("judge",)))
+    if config.judge.relative:  # the other answers
+        by += [decisive(config, ("model", "generation")), config.training.seed]
     decided_by = digest([[repr(problem) for problem in problems], *parts, *by])
     return config.output.results_dir / folder / f"{name}_{decided_by[:8]}.jsonl"

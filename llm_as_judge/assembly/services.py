@@ -59,7 +59,7 @@ async def open_services(
 ) -> AsyncIterator[Services]:
     """Opens the configured services. Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
-    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests and rules decide.
+    ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests, rules or a function.
     """
     enhance = load_enhancer(config.workflow, config.data.domains)
     reward = RewardFunction(config.reward, config.workflow.repairs)
@@ -73,10 +73,11 @@ async def open_services(
         model, second = clients.get("judge"), clients.get("second_judge")
         judge: AnyJudge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
         scorer: AnyJudge = (official := Judge(OFFICIAL, None, sandbox))
-        if config.judge.function:
-            judge, scorer = OwnJudge(config.judge, together=True), OwnJudge(config.judge, official)
-        alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model else None
-        named = {name: Executor(clients[f"executors.{name}"], own) for name, own in config.executors.items()}
+        own = config.judge.own and (model is not None) == config.judge.asks_model
+        if own:
+            judge, scorer = OwnJudge(config.judge, None, model, True), OwnJudge(config.judge, official, model)
+        alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model and not own else None
+        named = {name: Executor(clients[f"executors.{name}"], one) for name, one in config.executors.items()}
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance, named)
         measuring = RolloutParts(
             runner,
@@ -104,7 +105,7 @@ async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
     """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
     async with open_clients(config, JUDGES) as clients:
         judge, second = clients.get("judge"), clients.get("second_judge")
-        yield OwnJudge(config.judge) if config.judge.function else Judge(config.judge, judge, second=second)
+        yield OwnJudge(config.judge, llm=judge) if config.judge.own else Judge(config.judge, judge, second=second)
 
 
 @asynccontextmanager

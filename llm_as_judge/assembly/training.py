@@ -14,6 +14,7 @@ from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.policy import probe_policy
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
+from llm_as_judge.assembly.recording import tell_untrained
 from llm_as_judge.assembly.run_folder import Started, open_folder
 from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
@@ -97,6 +98,7 @@ async def open_training(
             await check_before(problems, services.sandbox, *judges, extra=services.training.extra)
             author = await on_device(load_together, config, ranks, progress=progress)
             await services.hosted.share(author)
+            await tell_untrained(config, [*problems.heldout, *problems.validation], services, progress, author)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "

@@ -39,7 +39,7 @@ async def run_comparison(
     from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
-    from llm_as_judge.assembly.recording import plan_ledger, policy_results
+    from llm_as_judge.assembly.recording import plan_ledger, policy_results, tell_untrained
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import measured_problems
     from llm_as_judge.evaluation import comparison
@@ -66,8 +66,9 @@ async def run_comparison(
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
     log = partial(plan_ledger, config, source, problems)
-    async with open_services(config, progress, judging=False) as services:
+    async with open_services(config, progress, judging=bool(config.judge.own)) as services:
         await check_before([*problems, *training], services.sandbox, services.official.judge)
+        await tell_untrained(config, [*problems, *training], services, progress)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
             advance = partial(progress.advance, f"single workflows, {source}")

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -269,8 +269,9 @@ def _operators(settings: "Config", problems: int) -> str:
 
     async def ask() -> None:
         async with open_services(settings, judging=False) as services:
+            parts = replace(services.official, max_unscored=1.0)  # without a judge model, answers may be left open
             for name, operator in load_operators(settings.workflow.operators).items():
-                done = await evaluate(sample, Given(partial(_single_call, operator)), services.official)
+                done = await evaluate(sample, Given(partial(_single_call, operator)), parts)
                 calls = [call for record in done for call in record.calls if call.name == name]
                 reasons = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
                 cut = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)

@@ -63,7 +63,7 @@ async def run_evaluation(
     from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest, load_author
     from llm_as_judge.assembly.problems import heldout_problems
-    from llm_as_judge.assembly.recording import policy_records, recorded
+    from llm_as_judge.assembly.recording import policy_records, recorded, tell_untrained
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import file_name, measured_problems
     from llm_as_judge.evaluation.evaluate import Author, Given
@@ -74,9 +74,10 @@ async def run_evaluation(
     sets = sets or [("heldout", heldout_problems(config.data, limit))]
     model, results = config.base_model.key, []
     given = (workflow.text, workflow.prompt) if workflow else ()
-    async with open_services(config, progress, judging=False) as services:
-        every = (problem for _, problems in sets for problem in problems)
+    async with open_services(config, progress, judging=bool(config.judge.own)) as services:
+        every = [problem for _, problems in sets for problem in problems]
         await check_before(every, services.sandbox, services.official.judge)
+        await tell_untrained(config, every, services, progress)
         author: Author
         parts = services.official
         if workflow:

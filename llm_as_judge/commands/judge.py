@@ -41,7 +41,7 @@ def calibrate(
     from llm_as_judge.views.terminal import calibration_table
 
     settings, console = options.load(**{"judge.mode": mode}), cli.make_console(as_json)
-    labelled, mode = calibration.read_pairs(pairs)[:limit], settings.judge.mode
+    labelled, mode = calibration.read_pairs(pairs)[:limit], settings.judge.own or settings.judge.mode
     hostile = (tuple(calibration.ATTACKS), calibration.CONSTANTS) if attacks else ((), ())
 
     async def count() -> "list[Counts]":

@@ -104,9 +104,27 @@ class JudgeConfig(EndpointConfig):
     function: FunctionName | None = Field(
         None, description="Your own verdict instead of mode: package.module:function or file.py:function."
     )
+    rubric: InputPath | None = Field(
+        None, description="YAML file of weighted criteria, which the model scores instead."
+    )
+    relative: bool = Field(False, description="The model ranks a group's answers instead; evaluations count wins.")
     function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
+    @model_validator(mode="after")
+    def _one_judge(self) -> "JudgeConfig":
+        if (self.function is not None) + (self.rubric is not None) + self.relative > 1:
+            raise ValueError("function, rubric and relative each decide alone; set one of them")
+        if self.own and self.asks_model and (self.provider == "embedded" or self.second_model):
+            cure = "set judge.provider to openai or local, and no judge.second_model"
+            raise ValueError(f"{self.own} needs one model that follows instructions, unlike the embedded judge: {cure}")
+        return self
+
+    @property
+    def own(self) -> str:
+        """The setting that decides instead of ``mode``; empty for none."""
+        return "function" if self.function else "rubric" if self.rubric else "relative" * self.relative
+
     @property
     def asks_model(self) -> bool:
-        return self.function is None and self.mode in ("hybrid", "llm")
+        return self.own != "function" if self.own else self.mode in ("hybrid", "llm")

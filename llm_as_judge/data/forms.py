@@ -1,6 +1,6 @@
 """Forms of records: a benchmark's, the project's own, those of other projects, or what ``data.fields`` says.
 
-The own format is flat: ``problem``; ``answer``: text, number or a list of them, which only ``judge.function`` can do
+The own format is flat: ``problem``; ``answer``: text, number or a list of them, which only a judge of your own can do
 without; ``type``: math, code, qa or one of ``data.domains``; optional ``context``, ``id``, ``dataset``,
 ``unanswerable``. Code has ``tests`` (text or a list of asserts) and may have ``entry_point``, ``public_tests`` and
 ``prelude``. Of the names in ``SPELLINGS`` the first one present is used. If the answer is the letter of an option, the

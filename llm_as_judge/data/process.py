@@ -182,7 +182,7 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
         raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
     job.tell(f"read {sum(map(len, entries.values())):,} records")
     if unanswered:
-        job.tell(f"{unanswered:,} of them have no answer: only judge.function can say what is right")
+        job.tell(f"{unanswered:,} of them have no answer: set judge.function, rubric or relative")
     return entries
 
 

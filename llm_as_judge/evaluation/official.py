@@ -1,6 +1,6 @@
 """Averages the official metric of a benchmark, which ``data.catalog.metric_of`` chooses, under its published name.
 
-Neither the reward nor an LLM judge is involved; data without such a metric may be judged by the user's own function. A
+Neither the reward nor an LLM judge is involved; data without such a metric may have a judge of its own. A
 workflow that failed gave no answer and counts 0, also if the right answer is that there is none. Infrastructure faults
 are counted and left out. Where no usual scorer decided, the rules did, and the name says so.
 """
@@ -12,7 +12,10 @@ from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.intervals import Estimate, estimate, mean, pass_at_k
 from llm_as_judge.events import RolloutEvent
 
-BY_RULES, BY_FUNCTION, MEAN_SCORE = "accuracy by rules", "right by judge.function", "mean score"
+BY_RULES, MEAN_SCORE = "accuracy by rules", "mean score"
+_OWN: Mapping[str, str] = {
+    "function": "right by judge.function", "rubric": "right by judge.rubric", "relative": "wins over untrained",
+}  # fmt: skip
 #: Scores whose mean is over all problems, then those that only some problems have.
 _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
     "gsm8k": (("flexible-extract", "strict-match"), ()),
@@ -28,9 +31,9 @@ def official(problems: Sequence[Sequence[RolloutEvent]]) -> dict[str, Estimate]:
     metric = metric_of(problems[0][0])
     correct = [[record.correct for record in samples] for samples in problems]
     scores = [[record.scores for record in samples] for samples in problems]
-    if any(record.tier == "function" for samples in problems for record in samples):
-        own = [share([record.worth for record in samples]) for samples in problems]
-        return {BY_FUNCTION: estimate([share(c) for c in correct]), MEAN_SCORE: estimate(own)}
+    if own := {_OWN[record.tier] for samples in problems for record in samples if record.tier in _OWN}:
+        worth = [share([record.worth for record in samples]) for samples in problems]
+        return {own.pop(): estimate([share(c) for c in correct]), MEAN_SCORE: estimate(worth)}
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
         return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}

@@ -48,10 +48,10 @@ def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
 
     async def check() -> None:
         async with Sandbox(config.sandbox) as sandbox:
-            judge = OwnJudge(config.judge) if config.judge.function else Judge(RULES_ONLY)
+            judge = OwnJudge(config.judge) if config.judge.own else Judge(RULES_ONLY)
             await check_before(problems, sandbox, judge)
 
-    if config.judge.function or any(problem.place for problem in problems):
+    if config.judge.own or any(problem.place for problem in problems):
         with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
             thread.submit(asyncio.run, check()).result()
     tokenizer = load_tokenizer(locate_weights(config.base_model.path))

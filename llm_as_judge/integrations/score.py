@@ -25,7 +25,7 @@ from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.forms import PLAIN, parse
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair
 from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
@@ -93,6 +93,8 @@ class Scorer:
 
     def __init__(self, config: str | Path | Config = "config/training.yaml", overrides: Sequence[str] = ()) -> None:
         self.config = config if isinstance(config, Config) else load_config(config, overrides)
+        if self.config.judge.relative:
+            raise ConfigError("judge.relative ranks whole groups, and a Scorer sees one workflow: set judge.rubric")
         self._lock = threading.Lock()
         self._open: _Services | None = None
 

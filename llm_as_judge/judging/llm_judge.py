@@ -8,19 +8,17 @@ it abstains. An abstention is never a wrong answer.
 """
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.nonanswers import refused
 from llm_as_judge.answers.typed import compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.judging import extracting, prompts
+from llm_as_judge.judging.asking import Asking, fitting, json_objects, without_thinking
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange, Verdict
@@ -28,17 +26,10 @@ from llm_as_judge.types import Exchange, Verdict
 logger = logging.getLogger(__name__)
 
 _VERDICT = re.compile(r"<true_false>(.*?)(?:</true_false>|(?=<true_false>)|\Z)", re.IGNORECASE | re.DOTALL)
-_MOST_OBJECTS = 20
-_MOST_UNREADABLE = 5  # replies to a JSON schema, after which none is sent
 #: Words of a candidate that is compared as it is.
 _SHORT = 3
-_RETRY_TEMPERATURE = 0.3
 #: Characters of a candidate that is refused, or whose verdicts are unreadable, at a greater length.
 _SHORTER = (500, 100)
-
-
-class _Unreadable(Verdict):
-    """An abstention of a model that replied, but without a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,36 +43,22 @@ class _Case:
     dataset: str
     heard: list[Exchange]
 
-    async def chat(self, prompt: str, **request: Any) -> Exchange:
-        reply = await self.llm.chat(prompt, **request)
-        self.heard.append(reply)
-        return reply
-
 
 def parse_verdict(text: str) -> bool | None:
     """The word in ``<true_false>`` outside ``<think>``; None unless it is one verdict. A closing tag is optional."""
-    said = {found.strip(" .*\n").casefold() for found in _VERDICT.findall(_without_thinking(text))}
+    said = {found.strip(" .*\n").casefold() for found in _VERDICT.findall(without_thinking(text))}
     return said == {"true"} if said in ({"true"}, {"false"}) else None
 
 
 def parse_json_verdict(text: str) -> bool | None:
     """``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
-    text, place = _without_thinking(text), 0
-    said: list[object] = []
-    for _ in range(_MOST_OBJECTS):
-        if (place := text.find("{", place)) < 0:
-            break
-        try:
-            loaded, place = json.JSONDecoder().raw_decode(text, place)
-        except (ValueError, RecursionError):
-            place += 1
-            continue
-        said += [loaded["true_false"]] if "true_false" in loaded else []
+    said = [found["true_false"] for found in json_objects(text) if "true_false" in found]
     return said[0] if len(said) == 1 and isinstance(said[0], bool) else None
 
 
-def _without_thinking(text: str) -> str:
-    return text.rpartition("</think>")[2].partition("<think>")[0]
+def _read(text: str) -> bool | None:
+    said = parse_json_verdict(text)
+    return parse_verdict(text) if said is None else said
 
 
 class LLMJudge:
@@ -97,8 +74,7 @@ class LLMJudge:
         self._second = second
         self._lines = prompts.load_lines(config.prompts)
         self._embedded = config.provider == "embedded"
-        self._structured = config.structured and not self._embedded  # until the server refuses it
-        self._unreadable = 0
+        self._asking = Asking(config)
         self._extracts: bool | None = None
         self._probing = asyncio.Lock()
 
@@ -118,33 +94,18 @@ class LLMJudge:
         return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
     async def _fitting(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
-        """What ``_judged`` says of the candidate, cut to what the model reads and can reply to.
+        """What ``_judged`` says of the candidate, cut to what the model reads and can reply to."""
 
-        If it is refused at any length, but the same request without a candidate is answered, the answer is at fault.
-        """
-        verdict, refused = Verdict(None, "llm"), ""
-        compared: _Case | None = None
-        for longest in (prompts.LONGEST_FIELD, *_SHORTER):
-            if refused or verdict.reason:
-                if len(case.candidate) <= longest:
-                    continue
-                case = replace(case, candidate=fence(case.candidate, longest))
-            try:
-                (verdict, compared), refused = await self._judged(case, cut_off), ""
-            except PromptRefused as error:
-                refused = str(error)
-                continue
-            except ProviderError as error:
-                return Verdict(None, "llm", f"judge unreachable: {error}"), None
-            if not isinstance(verdict, _Unreadable):
-                return verdict, compared
-        if not refused:
-            return verdict, compared
-        try:
-            answered = (await self._decide(replace(case, candidate="-"))).correct is not None
-        except ProviderError:
-            answered = False
-        return Verdict(False if answered else None, "llm", f"the judge refuses this answer: {refused}"), None
+        async def ask(longest: int) -> tuple[tuple[Verdict, _Case | None] | None, str]:
+            cut = case.candidate if longest == prompts.LONGEST_FIELD else fence(case.candidate, longest)
+            found = await self._judged(replace(case, candidate=cut), cut_off)
+            return None if found[0].correct is None else found, found[0].reason
+
+        async def control() -> tuple[bool | None, str]:
+            return (await self._decide(replace(case, candidate="-"))).correct, ""
+
+        found, why = await fitting(ask, len(case.candidate), (prompts.LONGEST_FIELD, *_SHORTER), control)
+        return found if isinstance(found, tuple) else (Verdict(found, "llm", why), None)
 
     async def _judged(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
         """The verdict, and the case that the model compared; None if the host decided.
@@ -174,7 +135,7 @@ class LLMJudge:
         if len(case.candidate.split()) > _SHORT:
             copy = await self._extracted(case)
             if copy is None:
-                return _Unreadable(None, "llm", "judge abstained: its copies of the answer were cut off or empty")
+                return Verdict(None, "llm", "judge abstained: its copies of the answer were cut off or empty")
         if not copy:
             return Verdict(False, "llm", "no answer could be copied out of the reply")
         if refused((copy,), case.references, case.question) or is_copied(copy, case.question, case.references):
@@ -207,7 +168,8 @@ class LLMJudge:
         heard = False
         for attempt in range(2):
             prompt = extracting.build(case.question, case.candidate, attempt)
-            reply = await case.chat(prompt, **self._request(attempt, prompts.EXTRACT_SYSTEM))
+            reply = await case.llm.chat(prompt, **self._asking.request(attempt, prompts.EXTRACT_SYSTEM))
+            case.heard.append(reply)
             if reply.finish_reason == "length" or not reply.reply.strip():
                 continue
             heard, copy = True, extracting.read_copy(reply.reply)
@@ -223,46 +185,17 @@ class LLMJudge:
         any_other = await self._decide(replace(case, references=(prompts.DECOY,)))
         return replace(verdict, correct=False, reason="the same as any reference") if any_other.correct else verdict
 
-    def _request(self, attempt: int, system: str | None) -> dict[str, Any]:
-        """Parameters of a request: at the second attempt more tokens and another seed."""
-        temperature = self._config.temperature
-        return {
-            "system": system,
-            "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
-            "max_tokens": self._config.max_tokens * (1 + attempt),
-            "seed": attempt,
-        }
-
     async def _decide(self, case: _Case) -> Verdict:
         """One verdict, asked for at most twice."""
-        problem = ""
-        system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
-        for attempt in range(2):
-            request = self._request(attempt, None if self._embedded else system)
-            reply, correct = await self._ask(case, attempt, request)
-            if reply.finish_reason == "length":
-                problem = f"cut off at {request['max_tokens']} tokens"
-            elif correct is None or reply.finish_reason == "content_filter":
-                problem = f"no verdict in {reply.reply[-120:]!r}"
-            else:
-                return Verdict(correct, "llm", " ".join(reply.reply[:2000].split())[:200])
-        return _Unreadable(None, "llm", f"judge abstained twice, last: {problem}")
-
-    async def _ask(self, case: _Case, attempt: int, request: dict[str, Any]) -> tuple[Exchange, bool | None]:
-        """One request: first with a JSON schema, until the server refuses one or its replies are often unreadable."""
         data = case.question, case.references, case.candidate
-        if self._structured and not attempt:
-            try:
-                prompt = prompts.build_prompt(*data, prompts.JSON_PROMPT)
-                reply = await case.chat(prompt, **request, response_format=prompts.VERDICT_SCHEMA)
-                verdict = parse_json_verdict(reply.reply)
-                verdict = parse_verdict(reply.reply) if verdict is None else verdict
-                self._unreadable += verdict is None
-                self._structured = self._unreadable < _MOST_UNREADABLE
-                return reply, verdict
-            except RequestRefused as error:
-                logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
-                self._structured = False
-        reply = await case.chat(prompts.build_prompt(*data) + prompts.RETRY_LINE * attempt, **request)
-        verdict = parse_verdict(reply.reply)
-        return reply, parse_json_verdict(reply.reply) if verdict is None else verdict
+        system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
+        correct, said = await self._asking.verdict(
+            case.llm,
+            case.heard,
+            None if self._embedded else system,
+            (prompts.build_prompt(*data, prompts.JSON_PROMPT), prompts.build_prompt(*data)),
+            prompts.RETRY_LINE,
+            prompts.VERDICT_SCHEMA,
+            _read,
+        )
+        return Verdict(correct, "llm", said)

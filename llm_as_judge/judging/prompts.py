@@ -10,11 +10,11 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.judging.asking import schema_of
 
 _FIELDS = "Question: {question}\nReference: {reference}\nCandidate: {candidate}\n"
 _ASK = "Is the candidate the same answer as the reference?\n"
@@ -53,22 +53,10 @@ DECOY = "Velmora Dastin"
 #: Line of each dataset after ``JUDGE_SYSTEM``; other datasets have none.
 DATASET_LINES: Mapping[str, str] = {name: entry.judge_line for name, entry in DATASETS.items() if entry.judge_line}
 
-VERDICT_SCHEMA: Mapping[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "verdict",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "properties": {"analysis": {"type": "string"}, "true_false": {"type": "boolean"}},
-            "required": ["analysis", "true_false"],
-            "additionalProperties": False,
-        },
-    },
-}
+VERDICT_SCHEMA = schema_of("verdict", analysis={"type": "string"}, true_false={"type": "boolean"})
 
 LONGEST_FIELD = 2000  # characters of a field
-_LABEL = re.compile(r"\b(Question|Reference|Candidate|Reply|System|User|Assistant)\s*:", re.IGNORECASE)
+_LABEL = re.compile(r"\b((?:Question|Reference|Candidate|Reply|System|User|Assistant)(?: \d+)?)\s*:", re.IGNORECASE)
 _SQUARE_TAG = re.compile(r"\[(/?(?:INST|SYS))\]")
 _ANGLES = str.maketrans("<>", "\u2039\u203a")
 _SIGNS = str.maketrans(

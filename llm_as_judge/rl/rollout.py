@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
+from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.chat import joined
@@ -249,7 +250,9 @@ class Collector:
             raise
 
     def _run(self, place: int, member: int) -> None:
-        self._completed.pop((place, member), None)
+        whole = isinstance(judge := self._parts.judge, OwnJudge) and isinstance(judge.grader, Ranking)
+        for key in [key for key in self._completed if key == (place, member) or (whole and key[0] == place)]:
+            del self._completed[key]  # one more answer changes the ranks of the others
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:

@@ -46,7 +46,7 @@ def model_card(
         note=note,
         data=f"{source}\n\n{markdown(('dataset', 'training lines'), mix.items())}" if mix else source,
         weights=", ".join(f"{term} {weight:g}" for term, weight in weights.items()),
-        judge=f"{config.judge.mode}, {config.judge.model}" if config.judge.asks_model else config.judge.mode,
+        judge=(config.judge.own or config.judge.mode) + f", {config.judge.model}" * config.judge.asks_model,
         executor=config.executor_models,
         settings=markdown(("setting", "value"), settings.items()),
         scores="\n\n".join(_scores(config, training, rows)) or "No scores are recorded for this adapter.",

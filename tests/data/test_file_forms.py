@@ -170,7 +170,7 @@ def test_runs_and_data_commands_read_them(here: Path, cli: CommandLine) -> None:
     assert "data.fields" in cli.refused("data", "inspect", "--file", own, "--fields", "[task]")
     opened = write_lines(here / "open.jsonl", [{"prompt": f"Write {n} lines."} for n in range(3)])
     process = ["data", "process", "--custom", opened, "--ratios", "0:1:0", "--train-size", 2, "--test-size", 1]
-    assert "3 of them have no answer: only judge.function can say what is right" in cli(*process)
+    assert "3 of them have no answer: set judge.function, rubric or relative" in cli(*process)
 
 
 def test_json_lines_need_no_extra(here: Path) -> None:

@@ -26,7 +26,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import Scorer
 from llm_as_judge.judging.judge import OFFICIAL, Judge
-from llm_as_judge.judging.own import LATER, OwnJudge
+from llm_as_judge.judging.own import LATER, Function, OwnJudge
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
@@ -179,8 +179,9 @@ async def test_training_asks_once_a_group_and_waits(module: ModuleType, monkeypa
 
     def on_pause(line: str) -> None:
         paused.append(line)
-        judge._function._function = mended
-        judge._function._takes_all = False
+        assert isinstance(judge.grader, Function)
+        judge.grader._function._function = mended
+        judge.grader._function._takes_all = False
 
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.01)
     judge = own("picky", together=True)

@@ -1,0 +1,120 @@
+"""Requests to a judge model for one verdict, with a JSON schema until the server refuses one or replies are unreadable.
+
+If a reply is cut off or has no verdict, the model is asked once more with more tokens and another wording: an identical
+request cannot help at temperature 0.
+"""
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from llm_as_judge.config.endpoints import JudgeConfig
+from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
+from llm_as_judge.llm.client import ChatModel
+from llm_as_judge.types import Exchange
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+_MOST_OBJECTS = 20
+_MOST_UNREADABLE = 5  # replies to a JSON schema, after which none is sent
+_RETRY_TEMPERATURE = 0.3
+
+
+class Asking:
+    """Asks as the section ``judge`` says. The embedded judge knows no schemas."""
+
+    def __init__(self, config: JudgeConfig) -> None:
+        self._config = config
+        self._structured = config.structured and config.provider != "embedded"
+        self._unreadable = 0
+
+    def request(self, attempt: int, system: str | None) -> dict[str, Any]:
+        """Parameters of a request: at the second attempt more tokens and another seed."""
+        temperature = self._config.temperature
+        return {
+            "system": system,
+            "temperature": max(temperature, _RETRY_TEMPERATURE) if attempt else temperature,
+            "max_tokens": self._config.max_tokens * (1 + attempt),
+            "seed": attempt,
+        }
+
+    async def verdict(
+        self, llm: ChatModel, heard: list[Exchange], system: str | None, prompts: tuple[str, str], retry: str,
+        schema: Mapping[str, Any], read: Callable[[str], T | None],
+    ) -> tuple[T | None, str]:  # fmt: skip
+        """What ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
+
+        ``prompts``: with the schema and without; ``retry`` ends the second request.
+        """
+        problem = ""
+        for attempt in range(2):
+            request, reply = self.request(attempt, system), None
+            if structured := self._structured and not attempt:
+                try:
+                    reply = await llm.chat(prompts[0], **request, response_format=schema)
+                except RequestRefused as error:
+                    logger.warning("the judge's server refuses JSON schemas, plain replies from here on: %s", error)
+                    self._structured = structured = False
+            heard.append(reply := reply or await llm.chat(prompts[1] + retry * attempt, **request))
+            found = read(reply.reply)
+            if structured:
+                self._unreadable += found is None
+                self._structured = self._unreadable < _MOST_UNREADABLE
+            if reply.finish_reason == "length":
+                problem = f"cut off at {request['max_tokens']} tokens"
+            elif found is None or reply.finish_reason == "content_filter":
+                problem = f"no verdict in {reply.reply[-120:]!r}"
+            else:
+                return found, " ".join(reply.reply[:2000].split())[:200]
+        return None, f"judge abstained twice, last: {problem}"
+
+
+async def fitting(
+    ask: Callable[[int], Awaitable[tuple[T | None, str]]], size: int, lengths: Sequence[int],
+    control: Callable[[], Awaitable[tuple[object, str]]],
+) -> tuple[T | bool | None, str]:  # fmt: skip
+    """What ``ask`` finds in texts of ``size``, cut to the first of ``lengths`` at which the model reads and replies.
+
+    If it is refused at any length, but ``control`` without those texts is answered, they are at fault: False. None, and
+    why, for no verdict or no reply.
+    """
+    why, refused = "", False
+    try:
+        for longest in lengths:
+            if why and size <= longest:
+                continue
+            try:
+                (found, why), refused = await ask(longest), False
+            except PromptRefused as error:
+                found, why, refused = None, f"the judge refuses this answer: {error}", True
+            if found is not None:
+                return found, why
+        return (False if refused and (await control())[0] is not None else None), why
+    except ProviderError as error:
+        return None, why if refused else f"judge unreachable: {error}"
+
+
+def schema_of(name: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The ``response_format`` of an object with these properties, in their order."""
+    fields = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": fields}}
+
+
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a reply outside its reasoning, whatever is around them."""
+    text, place = without_thinking(text), 0
+    for _ in range(_MOST_OBJECTS):
+        if (place := text.find("{", place)) < 0:
+            return
+        try:
+            loaded, place = json.JSONDecoder().raw_decode(text, place)
+        except (ValueError, RecursionError):
+            place += 1
+        else:
+            yield loaded
+
+
+def without_thinking(text: str) -> str:
+    return text.rpartition("</think>")[2].partition("<think>")[0]
