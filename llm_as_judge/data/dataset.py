@@ -5,9 +5,12 @@ Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Literal
 
-from pydantic import Field, model_validator
+import yaml
+from pydantic import Field, TypeAdapter, model_validator
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
@@ -56,6 +59,17 @@ class Source(Strict):
         """Whether the pooled splits contain published test problems."""
         test = self.official["test"]
         return test in self.pool or test not in self.splits
+
+
+@cache
+def _sources() -> Mapping[str, Source]:
+    text = files(__package__).joinpath("benchmarks/sources.yaml").read_text(encoding="utf-8")
+    return TypeAdapter(Mapping[str, Source]).validate_python(yaml.safe_load(text))
+
+
+def source_of(dataset: str) -> Source:
+    """The source of one of the package's benchmarks."""
+    return _sources()[dataset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ Raw fields: ``id``; ``answerKey``; ``question``, an object with ``stem`` and ``c
 the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` a second field.
 """
 
-from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
 from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, mapping_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
@@ -40,13 +40,5 @@ DATASET = Dataset(
     metric="choice",
     judge_line=CHOICE_LINE,
     variant=lambda record: "" if "question_concept" in {**record, **_nested(record)} else OTHER,
-    source=Source(
-        hub="tau/commonsense_qa",
-        page="https://www.tau-nlp.sites.tau.ac.il/commonsenseqa",
-        splits={  # the answers of the test split are not published
-            "train": Split(hub="train", release=("commonsenseqa/train_rand_split.jsonl",)),
-            "validation": Split(hub="validation", release=("commonsenseqa/dev_rand_split.jsonl",)),
-        },
-        official={"train": "train", "test": "validation"},
-    ),
+    source=source_of("commonsenseqa"),
 )

@@ -3,7 +3,7 @@
 Raw fields: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may have thousands separators).
 """
 
-from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split
+from llm_as_judge.data.dataset import OTHER, Dataset, source_of
 from llm_as_judge.data.record import Record, content_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -26,13 +26,5 @@ DATASET = Dataset(
     metric="gsm8k",
     judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
     variant=lambda record: "" if "<<" in str(record["answer"]) else OTHER,
-    source=Source(
-        hub="openai/gsm8k",
-        configs=("main",),
-        page="https://github.com/openai/grade-school-math",
-        splits={
-            "train": Split(hub="train", release=("gsm8k/train.jsonl",)),
-            "test": Split(hub="test", release=("gsm8k/test.jsonl",)),
-        },
-    ),
+    source=source_of("gsm8k"),
 )

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
-from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -108,12 +108,5 @@ DATASET = Dataset(
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
     variant=_variant,
-    source=Source(
-        hub="openai/openai_humaneval",
-        configs=("openai_humaneval",),
-        page="https://github.com/openai/human-eval",
-        splits={"test": Split(hub="test", release=("humaneval/HumanEval.jsonl.gz", "humaneval/HumanEval.jsonl"))},
-        pool=("test",),  # the only published split
-        official={"test": "test"},
-    ),
+    source=source_of("humaneval"),
 )

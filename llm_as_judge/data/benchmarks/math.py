@@ -5,7 +5,7 @@ subject. Later sets of this form (MATH-500, AIME, NuminaMath) have the answer in
 """
 
 from llm_as_judge.answers.extraction import last_boxed
-from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
 from llm_as_judge.data.record import Record, content_id, optional_text, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -45,13 +45,5 @@ DATASET = Dataset(
     judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
     "is not a closed one, and every solution must be there.",
     variant=_variant,
-    source=Source(
-        hub="EleutherAI/hendrycks_math",
-        configs=tuple(_SUBJECTS.split()),
-        page="https://github.com/hendrycks/math",
-        splits={
-            "train": Split(hub="train", release=("math/MATH/train/*/*.json",)),
-            "test": Split(hub="test", release=("math/MATH/test/*/*.json",)),
-        },
-    ),
+    source=source_of("math"),
 )

@@ -10,7 +10,7 @@ import builtins
 import re
 
 from llm_as_judge.data.code_tests import called_names, check_tests, syntax_tree
-from llm_as_judge.data.dataset import Dataset, Source, Split
+from llm_as_judge.data.dataset import Dataset, source_of
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -71,11 +71,5 @@ DATASET = Dataset(
     test_style="asserts",
     split_of=split_of,
     variant=lambda record: "mbpp_plus" if record.get("test") else "",
-    source=Source(
-        hub="google-research-datasets/mbpp",
-        configs=("sanitized",),  # 427 tasks, checked by hand
-        page="https://github.com/google-research/google-research/tree/master/mbpp",
-        splits={"all": Split(hub="train+test+validation+prompt", release=("mbpp/sanitized-mbpp.json",))},
-        pool=("all",),
-    ),
+    source=source_of("mbpp"),
 )

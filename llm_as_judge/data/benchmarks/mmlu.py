@@ -6,7 +6,7 @@ Raw rows of the headerless CSV: question, four choices, the right letter. On the
 
 from collections.abc import Sequence
 
-from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
 from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
@@ -43,15 +43,5 @@ DATASET = Dataset(
     metric="choice",
     judge_line=CHOICE_LINE,
     variant=lambda record: "" if "subject" in record else OTHER,
-    source=Source(
-        hub="cais/mmlu",
-        configs=("all",),
-        page="https://github.com/hendrycks/test",
-        splits={
-            "train": Split(hub="auxiliary_train", release=("mmlu/auxiliary_train/*.csv",)),
-            "validation": Split(hub="validation", release=("mmlu/val/*.csv",)),
-            "test": Split(hub="test", release=("mmlu/test/*.csv",)),
-        },
-        pool=("test",),
-    ),
+    source=source_of("mmlu"),
 )

@@ -7,7 +7,7 @@ form, ``answers = {"text": [...]}``, is read too. Without ``is_impossible``, a q
 
 from collections.abc import Iterator
 
-from llm_as_judge.data.dataset import OTHER, Dataset, Source, Split, has_fields
+from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
 from llm_as_judge.data.record import Record, given_id, list_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -57,14 +57,5 @@ DATASET = Dataset(
     judge_line="The same span with more or fewer words around it is the same answer; a longer answer that adds another "
     "fact is not. Where the reference says unanswerable, only a candidate that says so is True.",
     variant=lambda record: "" if "is_impossible" in record or not _annotated(record) else OTHER,
-    source=Source(
-        hub="rajpurkar/squad_v2",
-        configs=("squad_v2",),
-        page="https://rajpurkar.github.io/SQuAD-explorer/",
-        splits={
-            "train": Split(hub="train", release=("squad2/train-v2.0.json", "squad_v2/train-v2.0.json")),
-            "validation": Split(hub="validation", release=("squad2/dev-v2.0.json", "squad_v2/dev-v2.0.json")),
-        },
-        official={"train": "train", "test": "validation"},
-    ),
+    source=source_of("squad2"),
 )
