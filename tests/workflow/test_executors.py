@@ -20,6 +20,7 @@ from helpers.workflows import QUESTION, linted, workflow
 from rich.console import Console
 from running import Script, Wait
 
+from llm_as_judge.assembly import recording
 from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.run_folder import _changed
@@ -31,6 +32,7 @@ from llm_as_judge.config.identity import identity
 from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.schema import RewardConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, ProviderError
+from llm_as_judge.evaluation import voting
 from llm_as_judge.evaluation.analysis import analyze_log
 from llm_as_judge.evaluation.evaluate import Given
 from llm_as_judge.events import UsageEvent
@@ -217,9 +219,9 @@ def test_the_example_asks_both_endpoints_and_choosing_pays(example: Sequence[End
 def test_self_consistency_costs_what_the_policys_executors_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """The policy's one call to the strong executor costs three of the drafts."""
     text = (EXAMPLE / "workflow.py").read_text("utf-8").replace("(self.llm)", "(self.llm, model='strong')")
-    monkeypatch.setattr("llm_as_judge.assembly.recording.load_author", lambda *_, **__: Given(lambda _: text))
+    monkeypatch.setattr(recording, "load_author", lambda *_, **__: Given(lambda _: text))
     monkeypatch.setattr(HostedModels, "share", lambda *_: asyncio.sleep(0))
-    monkeypatch.setattr("llm_as_judge.evaluation.voting.FEWEST", 1)
+    monkeypatch.setattr(voting, "FEWEST", 1)
     Path("one.jsonl").write_text((EXAMPLE / "problems.jsonl").read_text("utf-8").splitlines()[-1], "utf-8")
     config = load_config(EXAMPLE / "config.yaml", ["workflow.operators=[AnswerGenerate]"])
     result = asyncio.run(run_comparison(config, data=Path("one.jsonl")))
