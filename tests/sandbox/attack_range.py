@@ -21,7 +21,7 @@ from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import Sandbox
 
 TIGHT = {"cpu_seconds": 1, "wall_seconds": 3, "memory_mb": 256}
-GENEROUS = {"cpu_seconds": 60, "wall_seconds": 120, "memory_mb": 8000}
+GENEROUS = {"cpu_seconds": 60, "wall_seconds": 600, "memory_mb": 8000}
 
 
 async def attack(config: SandboxConfig, without: int, names: list[str]) -> dict[str, list[str]]:

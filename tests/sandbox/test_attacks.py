@@ -60,7 +60,7 @@ def attacked(mode: str, user: str = "self", *, without: int = 0, limits: str = "
         pytest.skip("this kernel has no Landlock")
     done = subprocess.run(
         [python, str(RANGE), mode, str(without), limits, *names],
-        capture_output=True, text=True, check=False, cwd="/", timeout=300,
+        capture_output=True, text=True, check=False, cwd="/", timeout=900,
         env={"PATH": os.environ["PATH"], **LIBRARIES}, **identity,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
