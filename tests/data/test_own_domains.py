@@ -66,6 +66,10 @@ def test_bad_names_shares_and_records_are_refused(here: Path, cli: CommandLine) 
     ):
         with pytest.raises(ConfigError, match=reason):
             load_config(EMBEDDED, [setting])
+    with pytest.raises(ConfigError, match=r"data\.domains\.law\.answr = 'text'") as refused:
+        load_config(EMBEDDED, ["domains={law: {answr: text}}", "domain_ratios={law: 1}"])
+    assert "there is no domain" not in str(refused.value)
+    assert load_config(EMBEDDED, ["domains={право: {}}", "domain_ratios={право: 1}"]).data.domain_ratios["право"] == 1
     file = write_lines(here / "own.jsonl", RECORDS)
     with pytest.raises(DataError, match=r"own.jsonl:1: .*one of math, code, qa, got 'legal'; or add it"):
         read_problems(file)
