@@ -23,7 +23,7 @@ from llm_as_judge.judging.judge import OFFICIAL
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Problem
+from llm_as_judge.types import Problem, Question
 
 
 @contextmanager
@@ -73,20 +73,23 @@ async def policy_results(
 
 
 async def tell_untrained(
-    config: Config, problems: Iterable[Problem], services: Services, progress: Progress, author: Author | None = None
+    config: Config, sets: Iterable[Sequence[Problem]], services: Services, said: Progress, author: Author | None = None
 ) -> None:
-    """Gives a judge that ranks the answers of the policy before training to ``problems``, generated once, to compare
-    with in evaluations. ``author`` is that policy, if it is loaded.
+    """Gives a judge that ranks the untrained policy's answers to ``sets`` of problems, generated once, to compare with.
+
+    Evaluations must be of the same sets: others draw other workflows. ``author`` is that policy, if it is loaded.
     """
-    judge, asked = services.official.judge, list(dict.fromkeys(problems))
+    judge, told = services.official.judge, dict[Question, str | None]()
     if not isinstance(judge, OwnJudge) or not isinstance(ranking := judge.grader, Ranking):
         return
-    ranking.untrained = {}
-    found = await policy_results(
-        "policy to compare with", config.model_copy(update={"judge": OFFICIAL}), source="untrained", problems=asked,
-        services=services, progress=progress, author=author,
-    )  # fmt: skip
-    ranking.untrained = {asked[r.index].question: None if r.correct is None else r.answer or "" for r in found}
+    ranking.untrained, plain = {}, config.model_copy(update={"judge": OFFICIAL})
+    for asked in filter(None, sets):
+        found = await policy_results(
+            "policy to compare with", plain, source="untrained", problems=asked, services=services, progress=said,
+            author=author,
+        )  # fmt: skip
+        told |= {asked[r.index].question: None if r.correct is None else r.answer or "" for r in found}
+    ranking.untrained = told
 
 
 def policy_records(

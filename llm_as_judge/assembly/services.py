@@ -63,9 +63,9 @@ async def open_services(
     """
     enhance = load_enhancer(config.workflow, config.data.domains)
     reward = RewardFunction(config.reward, config.workflow.repairs)
-    free = [name or "the default" for name, own in config.choices.items() if not own.cost(1, 1)]
+    free = [f"executor {name}".strip() for name, own in config.choices.items() if not own.cost(1, 1)]
     if 0 < len(free) < len(config.choices):
-        logger.warning("executor %s has no price, unlike others, so the reward cannot weigh tokens by it", free[0])
+        logger.warning("%s has no price, unlike others, so the reward cannot weigh tokens by it", free[0])
     own_rewards = load_rewards(config.reward, reward.slack / 2)
     roles = [role for role in config.endpoints() if judging or role not in JUDGES]
     hosted = HostedModels(config)

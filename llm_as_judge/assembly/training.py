@@ -98,7 +98,7 @@ async def open_training(
             await check_before(problems, services.sandbox, *judges, extra=services.training.extra)
             author = await on_device(load_together, config, ranks, progress=progress)
             await services.hosted.share(author)
-            await tell_untrained(config, [*problems.heldout, *problems.validation], services, progress, author)
+            await tell_untrained(config, [problems.validation, problems.heldout], services, progress, author)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "

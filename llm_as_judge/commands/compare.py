@@ -68,7 +68,7 @@ async def run_comparison(
     log = partial(plan_ledger, config, source, problems)
     async with open_services(config, progress, judging=bool(config.judge.own)) as services:
         await check_before([*problems, *training], services.sandbox, services.official.judge)
-        await tell_untrained(config, [*problems, *training], services, progress)
+        await tell_untrained(config, [training, problems], services, progress)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
             advance = partial(progress.advance, f"single workflows, {source}")

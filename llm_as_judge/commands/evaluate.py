@@ -77,7 +77,7 @@ async def run_evaluation(
     async with open_services(config, progress, judging=bool(config.judge.own)) as services:
         every = [problem for _, problems in sets for problem in problems]
         await check_before(every, services.sandbox, services.official.judge)
-        await tell_untrained(config, every, services, progress)
+        await tell_untrained(config, [problems for _, problems in sets], services, progress)
         author: Author
         parts = services.official
         if workflow:

@@ -119,8 +119,8 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
         problems = open_problems(config)
         questions = [p.question for p in problems.sampler.sample(_SAMPLE)]
         longest = max((length(p.question) for p in problems.heldout), default=0.0)
-    except (DataError, ConfigError):
-        notes.append(f"problems of {_OWN_TEXT / _CHARACTERS:.0f} tokens, because the data cannot be read")
+    except (DataError, ConfigError) as error:
+        notes.append(f"problems of {_OWN_TEXT / _CHARACTERS:.0f} tokens, because the data cannot be read: {error}")
         questions = [Question("", "x" * _OWN_TEXT, domain) for domain in DOMAINS]
         longest = limit
     texts = [workflow(source, domain) for source in SHAPES.values() for domain in DOMAINS]

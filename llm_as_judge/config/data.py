@@ -60,14 +60,14 @@ class DataConfig(Strict):
     @classmethod
     def _new_names(cls, domains: Mapping[str, DomainConfig]) -> Mapping[str, DomainConfig]:
         for name in domains:
-            if name in DOMAINS or not re.fullmatch(r"[A-Za-z][\w-]*", name):
+            if name in DOMAINS or not re.fullmatch(r"[^\W\d_][\w-]*", name):
                 raise ValueError(f"{name!r} cannot be a domain of your own: use a new name of letters, digits, - and _")
         return domains
 
     @field_validator("domain_ratios")
     @classmethod
     def _all_domains(cls, ratios: Mapping[Domain, float], info: ValidationInfo) -> Mapping[Domain, float]:
-        known = [*DOMAINS, *info.data.get("domains", ())]
+        known = [*DOMAINS, *info.data.get("domains", ratios)]  # those in fault have a message of their own
         if unknown := [name for name in ratios if name not in known]:
             raise ValueError(f"there is no domain {unknown[0]!r}; there are {', '.join(known)} (add it: data.domains)")
         return complete_shares("domain_ratios", ratios, known)

@@ -7,6 +7,7 @@ configuration file.
 """
 
 import importlib.util
+import re
 import types
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -105,9 +106,13 @@ def _leaf(name: str, origin: str) -> str:
     """The full name of a setting given by its full or its bare name."""
     if name in LEAVES:
         return name
-    own, _, leaf = name.rpartition(".")
-    if own.startswith("executors."):
-        return f"{own}.{_leaf(f'executor.{leaf}', origin).partition('.')[2]}"
+    group, _, rest = name.partition(".")
+    if group == "executors":
+        own, _, leaf = rest.rpartition(".")
+        if not re.fullmatch(r"(?!(executor|default)$)[^\W\d_][\w-]*", own):
+            rule = "use letters, digits, - and _, and neither executor nor default, which mean the section executor"
+            raise ConfigError(f"{origin}: {name!r}: {own!r} cannot be a name; write executors.NAME.model; {rule}")
+        return f"{group}.{own}.{_leaf(f'executor.{leaf}', origin).partition('.')[2]}"
     if name in SECTIONS:  # some are settings too (executor.model), but not by their bare name
         raise ConfigError(f"{origin}: {name!r} is a section; name a setting such as {_first_leaf(name)}")
     bare = [full for full in LEAVES if full.partition(".")[2] == name]
@@ -226,7 +231,7 @@ def explain(error: ValidationError, source: str, settings: Mapping[str, Setting]
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         depth = 3 if item["loc"][:1] == ("executors",) else 2
-        name, inner = (".".join(map(str, part)) for part in (item["loc"][:depth], item["loc"][depth : depth + 1]))
+        name, inner = (".".join(map(str, part)) for part in (item["loc"][:depth], item["loc"][depth:]))
         place = f"{source}: {name or 'settings'}"
         if (setting := settings.get(name)) is not None:
             key = f"{name}.{inner}" if inner and isinstance(setting.value, dict) else name

@@ -3,7 +3,6 @@
 ``scripts/generate_docs.py`` writes the descriptions to the documentation; ``loading`` fills the schema from files.
 """
 
-import re
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -279,12 +278,6 @@ class Config(Strict):
     def _consistent(self) -> "Config":
         if self.generation.thinking and self.workflow.prefill:
             raise ValueError("generation.thinking needs replies that begin freely: set workflow.prefill to false")
-        for name in self.executors:
-            if not re.fullmatch(r"[A-Za-z][\w-]*", name) or name in ("executor", "default"):
-                raise ValueError(
-                    f"executors: {name!r} cannot be a name: use letters, digits, - and _, and neither executor nor "
-                    "default, which mean the section executor"
-                )
         return self
 
     #: Entry of ``models.yaml`` for ``model.model_name``.

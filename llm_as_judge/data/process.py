@@ -83,7 +83,8 @@ def process(job: Job) -> dict[str, Any]:
     domains: dict[str, Domain] = {name: DATASETS[name].domain for name in mix.datasets}
     domains |= {name: domain for name in entries if (domain := name.removeprefix("custom_")) != name}
     if unknown := [d for d in domains.values() if d not in mix.domain_ratios]:
-        cure = f"give all their shares: --ratios '{{math: 1, {unknown[0]}: 1}}'"
+        shares = ", ".join(f"{domain}: 1" for domain in dict.fromkeys(domains.values()))
+        cure = f"give all their shares: --ratios '{{{shares}}}'"
         raise ConfigError(f"domain {unknown[0]!r} has no share in the mix; {cure}")
     datasets = decontaminated({name: _sides(job, name, entries) for name in domains})
     entries.clear()

@@ -66,12 +66,19 @@ def test_bad_names_shares_and_records_are_refused(here: Path, cli: CommandLine) 
     ):
         with pytest.raises(ConfigError, match=reason):
             load_config(EMBEDDED, [setting])
+    with pytest.raises(ConfigError, match=r"data\.domains\.law\.answr = 'text'") as refused:
+        load_config(EMBEDDED, ["domains={law: {answr: text}}", "domain_ratios={law: 1}"])
+    assert "there is no domain" not in str(refused.value)
+    assert load_config(EMBEDDED, ["domains={право: {}}", "domain_ratios={право: 1}"]).data.domain_ratios["право"] == 1
+    many = " ".join(cli("plan", "--config", EMBEDDED, "--set", "eval_problems=1300", "--gpus", "1x80").split())
+    assert "cannot be read: data.eval_problems=1300: the embedded world has" in many
     file = write_lines(here / "own.jsonl", RECORDS)
     with pytest.raises(DataError, match=r"own.jsonl:1: .*one of math, code, qa, got 'legal'; or add it"):
         read_problems(file)
     assert "use one of math, code, qa" in cli.refused("solve", "Who?", "--domain", "legal")
     named = ("--custom", file, "--datasets", "none", "--out", here / "out", "--domains", DOMAINS.partition("=")[2])
-    assert "'legal' has no share in the mix" in cli.refused("data", "process", *named)
+    refused_mix = cli.refused("data", "process", *named)
+    assert "has no share in the mix; give all their shares: --ratios '{" in refused_mix and "tax: 1" in refused_mix
     cli("data", "process", *named, "--ratios", "{legal: 1, tax: 3, exam: 0, sql: 0}", "--train-size", "8")
     mixed = [json.loads(line) for line in (here / "out/mixed/train_mixed.jsonl").read_text().splitlines()]
     assert [sum(r["type"] == name for r in mixed) for name in ("legal", "tax")] == [2, 6]

@@ -213,6 +213,10 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     (official,) = row["metrics"]["official"].values()
     assert (official["wins over untrained"], official["mean score"]) == (1.0, 1.0)
     assert [*results.glob("nano_untrained_*.jsonl")] == [untrained] and untrained.read_bytes() == text
+    # Of two files too, whose problems are sampled apart.
+    both = ("--data", "train.jsonl", "--data", "test.jsonl", "--untrained", "--set", "eval_temperature=1")
+    records = [e for row in cli.json("evaluate", *both, *own)["datasets"] for e in read_events(Path(row["records"]))]
+    assert len(records) == 6 and {e["score"] for e in records} <= {0.5, None}, records
 
 
 def test_the_example_trains(

@@ -78,7 +78,8 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
     assert _changed(same, Path()) == [] and "executors was" in _changed(other, Path())[0]
     one = "executors: {%s}"
     for text, message in {
-        one % "default: {model: b}": "'default' cannot be a name", one % "a b: {model: b}": "'a b' cannot be a name",
+        one % "default: {model: b}": "c.yaml:1: 'executors.default.model': 'default' cannot be a name",
+        one % "'': {model: b}": "'' cannot be a name", one % "a b: {model: b}": "'a b' cannot be a name",
         "executors:\n  a: {model: b}\n  a: {model: c}": "c.yaml:3: not valid YAML: 'a' is set twice, first in line 2",
         one % "a: {modle: b}": "did you mean executor.model?", one % "a: {}": "executor 'a' has no settings",
         one % "a: {max_tokens: 0}": "c.yaml:1: executors.a.max_tokens = 0", "executors: [a]": "'name: value' lines",
@@ -86,6 +87,9 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=re.escape(message)):
             loaded(text)
+    with pytest.raises(ConfigError, match=r"--set executors\.strong: .*write executors\.NAME\.model"):
+        loaded(TWO, "executors.strong=b")
+    assert loaded(one % "schön: {model: b}").executors["schön"].model == "b"
 
 
 @pytest.mark.usefixtures("quick_retries")
