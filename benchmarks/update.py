@@ -206,10 +206,13 @@ def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool) -> 
 def measure(row: str, side: str, out: Path, device: str) -> None:
     """One step in this process: seconds and the megabytes that its peak adds, and its gradient in ``out``."""
     policy, completions = subject(row, device)
-    small = SMALL.completions(4096 if row in ROWS else 1000)
+    # On a GPU kernels are compiled for the shapes of a step, once in a run.
+    small = completions if device.startswith("cuda") else SMALL.completions(4096 if row in ROWS else 1000)
     sides(policy, small, side == "TRL")[side]()
     policy.model.zero_grad(set_to_none=True)
     work = sides(policy, completions, side == "TRL")[side]
+    if device.startswith("cuda"):
+        torch.cuda.reset_peak_memory_stats(device)
     before, begun = peak_bytes(device), seconds(device)
     work()
     spent = seconds(device) - begun

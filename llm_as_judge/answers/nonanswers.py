@@ -6,6 +6,7 @@ refused before a model is asked, unless a reference is of the same kind: "yes" i
 
 import re
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from typing import Literal
 
 from llm_as_judge.answers.notation import clean
@@ -16,18 +17,7 @@ _NO_ANSWER = "unanswerable|no answer|noanswer|not answerable|cannot be determine
 EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
 _LONGEST = 200
 #: Openers that announce an answer without giving one, in the languages in which they are known to fool judges.
-_OPENERS = frozenset(
-    """
-thought process|thought|thoughts|thinking|reasoning|explanation|analysis|key context|context|solution|the solution
-the solution is|answer|the answer|the answer is|final answer|the final answer is|final answer below|my answer|conclusion
-result|summary|step by step|step 1|step one|first|let us solve this problem step by step|sure|okay|ok
-let's solve this problem step by step|let's solve this step by step|let's think step by step|let me think
-to solve this problem we need to|here is the solution|here is the answer|ответ|정답|解|解答|答案|答|かいせつ|解説|答え
-respuesta|solución|réponse|antwort|lösung|risposta
-""".strip()
-    .replace("\n", "|")
-    .split("|")
-)
+_OPENERS = frozenset(files(__package__).joinpath("openers.txt").read_text("utf-8").splitlines())
 _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
     "ignorance": re.compile(
         r"(?:(?:(?:i am |i'm )?sorry|unfortunately|well|hmm|honestly)[ ,]+)?"

@@ -9,18 +9,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError, LLMAsJudgeError, SandboxFault, refusing
-from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -39,9 +37,6 @@ class Check:
 def doctor(
     options: cli.ConfigOptions,
     policy: Annotated[bool, typer.Option("--policy", help="Also load the policy and lint what it writes.")] = False,
-    operators: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Also check executor replies on N problems per domain.")
-    ] = 0,
     as_json: cli.AsJson = False,
 ) -> None:
     """Check this machine, the models and the endpoints."""
@@ -49,8 +44,6 @@ def doctor(
     wanted = checks_of(settings)
     if policy:
         wanted["policy"] = partial(_policy, settings)
-    if operators:
-        wanted["operators"] = partial(_operators, settings, operators)
     checks = [run_check(name, check) for name, check in wanted.items()]
     if as_json:
         cli.print_json({"ok": all(check.ok for check in checks), "checks": checks})
@@ -249,53 +242,3 @@ def _writable(folder: Path) -> str:
     except OSError as error:  # names a random file, or none
         raise OSError(error.errno, error.strerror, str(folder)) from error
     return f"writable, {shutil.disk_usage(there).free / 1e9:.1f} GB free"
-
-
-def _operators(settings: "Config", problems: int) -> str:
-    """Calls every operator once on training problems; fails if no reply to some operator could be parsed.
-
-    An operator passes an unparsed reply on with ``parse_ok`` False: the workflow continues, but without a vote, verdict
-    or program.
-    """
-    import asyncio
-
-    from llm_as_judge.assembly.problems import open_problems
-    from llm_as_judge.assembly.services import open_services
-    from llm_as_judge.evaluation.evaluate import Given, evaluate
-    from llm_as_judge.operators.catalog import load_operators
-
-    sample = open_problems(settings, measured=False).sampler.peek(problems)
-    lines, failed, tried = [], [], list[bool]()
-
-    async def ask() -> None:
-        async with open_services(settings, judging=False) as services:
-            parts = replace(services.official, max_unscored=1.0)  # without a judge model, answers may be left open
-            for name, operator in load_operators(settings.workflow.operators).items():
-                done = await evaluate(sample, Given(partial(_single_call, operator)), parts)
-                calls = [call for record in done for call in record.calls if call.name == name]
-                reasons = Counter(call.error or "an empty reply" for call in calls if not call.parse_ok)
-                cut = sum(bool(call.exchanges) and call.exchanges[-1].finish_reason == "length" for call in calls)
-                parsed = f"{len(calls) - reasons.total()} of {len(calls)} parsed" + (f", {cut} cut off" if cut else "")
-                lines.append("; ".join([f"{name}: {parsed}", *(reason for reason, _ in reasons.most_common(1))]))
-                tried.extend(call.parse_ok for call in calls)
-                if reasons.total() == len(calls):
-                    failed.append(name)
-
-    asyncio.run(ask())
-    found = "\n".join(lines)
-    if failed:
-        raise ConfigError(f"no reply of {settings.executor.model} to {', '.join(failed)} could be parsed\n{found}")
-    return f"{sum(tried)} of {len(tried)} calls parsed\n{found}"
-
-
-def _single_call(operator: Any, question: Question) -> str:
-    """A workflow that calls ``operator`` alone, with two answers for it to improve or to choose from."""
-    from llm_as_judge.workflow.text import built, called, class_text
-
-    code = question.kind == "code"
-    values = {
-        "entry_point": "entry_point" if code else "'solve'", "instruction": "''", "feedback": "'Check it again.'",
-        "solution": "'42'", "solutions": "['42', 'none']",
-    }  # fmt: skip
-    answer = f"return str(await {called('called', operator, values)}), 0.0"
-    return class_text([built("called", operator.NAME)], answer, code)

@@ -20,6 +20,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue, Tree, row_hidden
 from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of
+from llm_as_judge.policy.graphs import replayable
 from llm_as_judge.policy.local import draw, refuse
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.prefill import prefill_kernel
@@ -27,8 +28,8 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.tree import trunk
 from llm_as_judge.types import Completion
 
-#: Kernels sum in another order for lengths that are not multiples of this.
-_LENGTH_STEP = 64
+#: Kernels sum in another order for lengths that are no multiples of this. On a GPU a step is captured for each length.
+_LENGTH_STEP, _GPU_LENGTH_STEP = 64, 256
 #: Prompts whose keys and values are kept: several samples of one prompt often follow each other.
 _KEPT_PROMPTS = 8
 #: Decoding steps after which a round ends, so that sampling and updates get the device.
@@ -157,16 +158,19 @@ class Answerer:
         """Forwards the last token of the live requests in a step of ``size`` rows; returns the logits [size, V]."""
         base, cache = self.model.base, self._cache
         last = [request.output[-1] for request in self._live[:size]]
-        ids = torch.tensor([*last, *[0] * (size - len(last))], device=base.device)
         base.set_attn_implementation(DECODE)
-        cache.begin(size)
-        hidden = base.get_decoder()(
-            input_ids=ids[:, None],
-            position_ids=cache.lengths[:size, None].to(base.device),
-            use_cache=False,
-            store=cache,
-        ).last_hidden_state[:, 0]
-        return logits_of(base, hidden)
+        key = cache.begin([*last, *[0] * (size - len(last))])
+
+        def forward() -> Tensor:
+            cache.hide()
+            states = base.get_decoder()(
+                input_ids=cache.ids[:, None], position_ids=cache.at[1][:, None], use_cache=False, store=cache
+            ).last_hidden_state
+            return logits_of(base, states[:, 0])
+
+        if key not in cache.steps:
+            cache.steps[key] = replayable(forward, base.device)
+        return cache.steps[key]()
 
     def _record(self, request: Request, logits: Tensor, greedy: int | None = None) -> None:
         """Adds the next token, drawn from ``logits`` [1, V]."""
@@ -236,15 +240,20 @@ class Answerer:
 
 
 class Cache:
-    """Keys and values of ``rows`` requests; ``lengths`` [rows] are the tokens that each has stored."""
+    """Keys and values of ``rows`` requests; ``lengths`` [rows] are the tokens that each has stored.
+
+    ``ids`` are the tokens that a step forwards, ``at`` their places (row, position), ``steps`` the captured ones.
+    """
 
     def __init__(self, rows: int) -> None:
         self.rows = rows
         self.lengths = torch.zeros(rows, dtype=torch.long)
+        self.ids = torch.zeros(0, dtype=torch.long)
+        self.at: tuple[Tensor, Tensor] = (self.ids, self.ids)
+        self.steps: dict[tuple[int, int], Callable[[], Tensor]] = {}
         self._layers: list[KeyValue] = []  # each [rows, heads, capacity, D]
         self._mask = torch.zeros(0)
         self._end = 0
-        self._at: tuple[Tensor, Tensor] = (torch.zeros(0), torch.zeros(0))
 
     def fill(self, row: int, found: list[KeyValue]) -> None:
         """Stores a prompt's keys and values, each [1, heads, T, D] per layer."""
@@ -260,27 +269,39 @@ class Cache:
     def move(self, source: int, target: int) -> None:
         """Moves a row's keys and values to ``target``; its own row is then free."""
         length = int(self.lengths[source])
+        if source == target:
+            self.lengths[source] = 0
+            return
         for whole in (whole for pair in self._layers for whole in pair):
             whole[target, :, :length] = whole[source, :, :length]
         self.lengths[target] = length
         self.lengths[source] = 0
 
-    def begin(self, rows: int) -> None:
-        """Prepares a step of the first ``rows`` rows: each adds one token."""
+    def begin(self, ids: list[int]) -> tuple[int, int]:
+        """Prepares a step in which each of the first rows adds one of ``ids``; returns number of rows and length."""
+        rows, device = len(ids), self._layers[0][0].device
         lengths = self.lengths[:rows]
         longest = int(lengths.max()) + 1
         self._reserve(longest)
-        self._end = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-        device, dtype = self._layers[0][0].device, self._layers[0][0].dtype
-        hidden = torch.arange(self._end) > lengths[:, None]
-        self._mask = torch.zeros(hidden.shape, dtype=dtype).masked_fill(hidden, -torch.inf)[:, None, None].to(device)
-        self._at = (torch.arange(rows, device=device), lengths.to(device))
+        self._end = self._padded(longest)
+        if len(self.ids) != rows:
+            self.ids = torch.zeros(rows, dtype=torch.long, device=device)
+            self.at = (torch.arange(rows, device=device), torch.zeros_like(self.ids))
+        self.ids.copy_(torch.tensor(ids))
+        self.at[1].copy_(lengths)
+        return rows, self._end
+
+    def hide(self) -> None:
+        """Masks what lies beyond each row's tokens in the step that was begun."""
+        like = self._layers[0][0]
+        hidden = torch.arange(self._end, device=like.device) > self.at[1][:, None]
+        self._mask = like.new_zeros(hidden.shape).masked_fill(hidden, -torch.inf)[:, None, None]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attention of ``query`` [rows, H, 1, D] to the row's own tokens, to which ``key`` and ``value`` are added."""
         keys, values = self._layers[layer]
-        keys[self._at[0], :, self._at[1]] = key[:, :, 0]
-        values[self._at[0], :, self._at[1]] = value[:, :, 0]
+        keys[self.at[0], :, self.at[1]] = key[:, :, 0]
+        values[self.at[0], :, self.at[1]] = value[:, :, 0]
         rows, all_heads, _, dim = query.shape
         grouped = query.reshape(rows, key.shape[1], all_heads // key.shape[1], dim)
         out = F.scaled_dot_product_attention(
@@ -291,5 +312,10 @@ class Cache:
     def _reserve(self, length: int) -> None:
         capacity = self._layers[0][0].shape[2]
         if length > capacity:
-            pad = (0, 0, 0, -(-max(length, 3 * capacity // 2) // _LENGTH_STEP) * _LENGTH_STEP - capacity)
+            pad = (0, 0, 0, self._padded(max(length, 3 * capacity // 2)) - capacity)
             self._layers = [(F.pad(key, pad), F.pad(value, pad)) for key, value in self._layers]
+            self.steps.clear()
+
+    def _padded(self, length: int) -> int:
+        step = _GPU_LENGTH_STEP if self._layers[0][0].device.type == "cuda" else _LENGTH_STEP
+        return -(-length // step) * step

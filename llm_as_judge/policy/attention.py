@@ -138,7 +138,10 @@ def attention(
         if isinstance(mask, BlockMask):
             if share & (share - 1):  # FlexAttention needs a power of two
                 key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
-            out = cast(Tensor, _flex()(query, key, value, block_mask=mask, scale=scale, enable_gqa=True))
+            # Its other kernel, for rows of less than a block, lacks some precisions and would be compiled besides.
+            one = {"FORCE_USE_FLEX_ATTENTION": True}
+            options = {"block_mask": mask, "scale": scale, "enable_gqa": True, "kernel_options": one}
+            out = cast(Tensor, _flex()(query, key, value, **options))
         else:
             key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
             out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)

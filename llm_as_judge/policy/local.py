@@ -5,7 +5,7 @@ of a group: a decoding step attends to three caches (common, per prompt, per seq
 batch. Only the model types of ``policy.shareable`` are supported, and only while they compute plain full attention.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.attention import DECODE
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.forward import logits_of, own_precision
+from llm_as_judge.policy.graphs import replayable
 from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.prefill import prefill
@@ -81,6 +82,15 @@ class LocalEngine:
         hidden, store = prefill(base, prompts, n)
         logits = logits_of(base, hidden).repeat_interleave(n, 0)  # [P * n, V]
         base.set_attn_implementation(DECODE)
+        last = torch.zeros(0, dtype=torch.long)  # tokens [R] that the next step forwards
+
+        def forward() -> Tensor:
+            states = base.get_decoder()(
+                input_ids=last[:, None], position_ids=store.next_positions()[:, None], use_cache=False, store=store
+            ).last_hidden_state
+            return logits_of(base, states[:, 0])
+
+        step: Callable[[], Tensor] | None = None
         while True:
             # Noise is drawn for every sequence, running or not: sampling does not depend on the repacking.
             uniform = torch.rand(count, dtype=torch.float64, generator=noise)
@@ -101,11 +111,12 @@ class LocalEngine:
                 rows = torch.where(real.flatten(), rows[keep.flatten()], -1)
                 token = token[keep.flatten().to(token.device)]
                 store.select(keep)
-            hidden = base.get_decoder()(
-                input_ids=token[:, None], position_ids=store.next_positions()[:, None], use_cache=False, store=store
-            ).last_hidden_state[:, 0]
-            store.length += 1
-            logits = logits_of(base, hidden)
+            if store.reserve() or packed is not None or step is None:
+                last = token.clone()
+                step = replayable(forward, base.device)
+            last.copy_(token)
+            logits = step()
+            store.advance()
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:

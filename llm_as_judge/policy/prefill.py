@@ -32,8 +32,28 @@ class Store:
     group: int
     length: int = 0  # own tokens stored
 
+    def __post_init__(self) -> None:
+        #: On a GPU a step computes the same shapes until the capacity grows (``policy.graphs``); elsewhere no more than
+        #: it needs.
+        self.fixed = self.prompt_lengths.device.type == "cuda"
+        self.at = self.prompt_lengths.new_full((1,), self.length)  # ``length``, where a captured step reads it
+
     def next_positions(self) -> Tensor:
-        return (self.prompt_lengths + self.length).repeat_interleave(self.group)
+        return (self.prompt_lengths + self.at)[:, None].expand(-1, self.group).flatten()
+
+    def advance(self) -> None:
+        """Ends a step."""
+        self.length += 1
+        self.at += 1
+
+    def reserve(self) -> bool:
+        """Makes room for one more own token by doubling a full capacity; whether that was needed."""
+        capacity = self.layers[0].own[0].shape[2]
+        if self.length < capacity:
+            return False
+        for layer in self.layers:
+            layer.own = (F.pad(layer.own[0], [0, 0, 0, capacity]), F.pad(layer.own[1], [0, 0, 0, capacity]))
+        return True
 
     def select(self, keep: Tensor) -> None:
         """Keeps the grid rows with flat indices ``keep`` [P', G']; each row of ``keep`` belongs to one prompt."""
@@ -48,20 +68,17 @@ class Store:
             layer.own = (layer.own[0][flat], layer.own[1][flat])
 
     def append(self, index: int, key: Tensor, value: Tensor) -> LayerStore:
-        """Stores keys and values [N, heads, 1, D] of one token in layer ``index``, doubling a full capacity."""
+        """Stores keys and values [N, heads, 1, D] of one token in layer ``index``."""
         layer = self.layers[index]
-        if self.length == layer.own[0].shape[2]:
-            pad = [0, 0, 0, self.length]
-            layer.own = (F.pad(layer.own[0], pad), F.pad(layer.own[1], pad))
-        layer.own[0][:, :, self.length] = key[:, :, 0]
-        layer.own[1][:, :, self.length] = value[:, :, 0]
+        layer.own[0].index_copy_(2, self.at, key)
+        layer.own[1].index_copy_(2, self.at, value)
         return layer
 
     def attend(self, index: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attention of ``query`` [N, H, 1, D] to common, prompt's and own keys, with ``key`` added, in one softmax."""
         layer = self.append(index, key, value)
         rows, all_heads, _, dim = query.shape
-        heads, own = key.shape[1], self.length + 1
+        heads, own = key.shape[1], layer.own[0].shape[2] if self.fixed else self.length + 1
         grid = (self.prompts, self.group, heads)
         # p prompts, g sequences per prompt, h key-value heads, s query heads per key-value head, k keys, d head size
         asked = (query * scale).reshape(*grid, all_heads // heads, dim)
@@ -70,6 +87,8 @@ class Store:
         at_common = torch.einsum("pghsd,hkd->phgsk", asked, common_k)
         at_prompt = torch.einsum("pghsd,phkd->phgsk", asked, prompt_k) + self.prompt_mask
         at_own = (asked @ own_k.mT).transpose(1, 2)
+        if self.fixed:
+            at_own = at_own.masked_fill(torch.arange(own, device=self.at.device) > self.at, -torch.inf)
         scores = torch.cat([at_common, at_prompt, at_own], -1)
         weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
         common, prompt, own_weights = torch.split(weights, [at_common.shape[-1], at_prompt.shape[-1], own], -1)

@@ -27,7 +27,6 @@ from llm_as_judge.commands.app import main
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import LLMAsJudgeError, ProviderError
-from llm_as_judge.operators.catalog import OPERATORS
 
 
 @pytest.fixture(autouse=True)
@@ -307,15 +306,12 @@ def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_doctor_finds_a_policy_that_needs_a_warm_up_and_counts_parsed_replies(cli: CommandLine, address: str) -> None:
+def test_doctor_finds_a_policy_that_needs_a_warm_up(cli: CommandLine, address: str) -> None:
     server = [f"executor.base_url={address}", f"judge.base_url={address}", "prompt_max_length=4096"]
-    found = checks(cli, "--policy", "--operators", "1", settings=server, ok=True)
+    found = checks(cli, "--policy", settings=server, ok=True)
     valid = re.match(r"valid (\d+) % of 24 workflows", found["policy"]["detail"])
     assert valid and int(valid[1]) >= 90, found["policy"]
-    assert [line.split(":")[0].strip() for line in found["operators"]["detail"].splitlines()[1:]] == list(OPERATORS)
-    # A prompt that the nano policy has never seen, and replies that are cut off.
-    bad = [*server, "workflow.prompt=full", "executor.max_tokens=2"]
-    found = checks(cli, "--policy", "--operators", "1", settings=bad)
+    bad = [*server, "workflow.prompt=full"]  # which the nano policy has never seen
+    found = checks(cli, "--policy", settings=bad)
     assert "llm-as-judge warmup" in found["policy"]["detail"] and " x W" in found["policy"]["detail"]
-    assert "no reply of nano-executor to AnswerGenerate" in found["operators"]["detail"]
-    assert "cut off" in found["operators"]["detail"] and not found["policy"]["ok"] and not found["operators"]["ok"]
+    assert not found["policy"]["ok"]

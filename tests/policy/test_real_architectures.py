@@ -150,6 +150,7 @@ def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pyt
                 hidden, store = prefill.prefill(base, chunk, 1, capacity=NEW_TOKENS)
                 base.set_attn_implementation(attention.DECODE)
                 store.length = NEW_TOKENS - 1
+                store.at.fill_(NEW_TOKENS - 1)
                 ids = torch.zeros(len(chunk), 1, dtype=torch.long)
                 states = base.get_decoder()(
                     input_ids=ids, position_ids=store.next_positions()[:, None], use_cache=False, store=store

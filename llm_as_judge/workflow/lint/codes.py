@@ -2,33 +2,17 @@
 
 import ast
 from collections.abc import Mapping
+from importlib.resources import files
+
+import yaml
 
 from llm_as_judge.types import Finding
 
+_TEXTS = yaml.safe_load(files(__package__).joinpath("codes.yaml").read_text("utf-8"))
 #: code -> meaning, and whether it is an error (fatal): a statement that fails whenever it is reached.
 CODES: Mapping[str, tuple[str, bool]] = {
-    "W101": ("the text is not Python, or longer than 15,000 characters", True),
-    "W102": ("there is no class Workflow", True),
-    "W104": ("Workflow has no async __call__", True),
-    "W105": ("__call__ cannot be called with (problem) or (problem, entry_point)", True),
-    "W106": ("__init__ asks for something that is not given", True),
-    "W107": ("a code problem's __call__ does not take entry_point", False),
-    "W108": ("an import that has no place in a workflow", False),
-    "W109": ("an import of what the sandbox does not have", True),
-    "W201": ("there is no such operator", True),
-    "W202": ("an attribute is used that self, or an operator, does not have", True),
-    "W203": ("an operator is given the wrong arguments", True),
-    "W204": ("an operator's call is not awaited", True),
-    "W205": ("an operator is built but never used", False),
-    "W206": ("an operator's call cannot be reached", False),
-    "W207": ("an operator's result, or a string, has no such key", True),
-    "W209": ("the model is called directly instead of through an operator", True),
-    "W210": ("a prompt is used that the workflow's prompt.py does not have", True),
-    "W211": ("an operator's whole result is added to text", True),
-    "W301": ("a variable may be unbound", False),
-    "W303": ("a name is not defined", True),
-    "W304": ("a path of __call__ ends without an answer", False),
-    "W401": ("the answer is not a string", True),
+    code: (text, kind == "errors")
+    for code, text, kind in sorted((c, t, k) for k in _TEXTS for c, t in _TEXTS[k].items())
 }
 
 
