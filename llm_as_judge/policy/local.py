@@ -111,7 +111,8 @@ class LocalEngine:
                 rows = torch.where(real.flatten(), rows[keep.flatten()], -1)
                 token = token[keep.flatten().to(token.device)]
                 store.select(keep)
-            if store.reserve() or packed is not None or step is None:
+                step = None
+            if store.reserve() or step is None:
                 last = token.clone()
                 step = replayable(forward, base.device)
             last.copy_(token)
