@@ -40,14 +40,15 @@ _undo = pytest.MonkeyPatch.undo
 def _undo_everywhere(patch: pytest.MonkeyPatch) -> None:
     """Undo, also in modules that were first imported meanwhile and took a stub by ``from ... import``."""
     stubs = [
-        (stub, name, original)
-        for place, name, original in patch._setattr
+        (stub, place, name)
+        for place, name, _ in patch._setattr
         if isinstance(place, ModuleType) and (callable(stub := vars(place).get(name)) or stub is None)
     ]
     _undo(patch)
     for module in [module for name, module in sys.modules.items() if stubs and name.startswith("llm_as_judge")]:
         for name, value in list(vars(module).items()):
-            for stub, known, original in stubs:
+            for stub, place, known in stubs:
+                original = vars(place).get(known)  # of a name that was patched twice, the first
                 if value is stub is not original and (stub is not None or name == known):
                     setattr(module, name, original)
 
