@@ -6,7 +6,7 @@ generator. So neither arrival nor neighbours change a bit of its logits.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -130,7 +130,7 @@ class Answerer:
         found, logits = self._filled(tuple(request.prompt))
         self._cache.fill(len(self._live), found)
         self._live.append(request)
-        self._record(request, logits)
+        self._record([request], logits)
         request.seconds += time.monotonic() - begun
         return logits
 
@@ -148,9 +148,8 @@ class Answerer:
         begun = time.monotonic()
         logits = self._forward(next(size for size in self.sizes if size >= len(self._live)))
         self._cache.lengths[: len(self._live)] += 1
-        greedy = logits.argmax(-1).tolist()
-        for row, request in enumerate(self._live):
-            self._record(request, logits[row : row + 1], greedy[row])
+        self._record(self._live, logits)
+        for request in self._live:
             request.seconds += time.monotonic() - begun
         return logits
 
@@ -172,20 +171,28 @@ class Answerer:
             cache.steps[key] = replayable(forward, base.device)
         return cache.steps[key]()
 
-    def _record(self, request: Request, logits: Tensor, greedy: int | None = None) -> None:
-        """Adds the next token, drawn from ``logits`` [1, V]."""
-        if request.temperature > 0:
-            uniform = torch.rand(1, dtype=torch.float64, generator=request.noise)
-            token = int(draw(logits, Sampling(request.temperature, request.top_p), uniform)[0])
-        else:
-            token = int(logits.argmax(-1)) if greedy is None else greedy
-        request.output.append(token)
-        if token in self.model.ends:
-            request.finish_reason = "stop"
-        elif len(request.output) >= request.max_tokens or len(request.prompt) + len(request.output) >= self.context:
-            request.finish_reason = "length"
-        elif request.seconds > request.limit_s:
-            request.finish_reason = "timeout"
+    def _record(self, requests: Sequence[Request], logits: Tensor) -> None:
+        """Adds the next token to each of ``requests``, drawn from the first rows of ``logits`` [size, V]."""
+        tokens = logits.argmax(-1).tolist()
+        alike: dict[Sampling, list[int]] = {}
+        for row, one in enumerate(requests):
+            if one.temperature > 0:
+                alike.setdefault(Sampling(one.temperature, one.top_p), []).append(row)
+        for sampling, rows in alike.items():  # one draw for rows of equal sampling: a draw costs as much as a step
+            uniform = torch.zeros(len(logits), dtype=torch.float64)
+            for row in rows:
+                uniform[row] = torch.rand((), dtype=torch.float64, generator=requests[row].noise)
+            drawn = draw(logits, sampling, uniform)[0].tolist()
+            for row in rows:
+                tokens[row] = drawn[row]
+        for request, token in zip(requests, tokens, strict=False):
+            request.output.append(token)
+            if token in self.model.ends:
+                request.finish_reason = "stop"
+            elif len(request.output) >= request.max_tokens or len(request.prompt) + len(request.output) >= self.context:
+                request.finish_reason = "length"
+            elif request.seconds > request.limit_s:
+                request.finish_reason = "timeout"
 
     def _settle(self, settle: Callable[[Request], None]) -> None:
         for row in reversed(range(len(self._live))):

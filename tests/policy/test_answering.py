@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -35,10 +35,12 @@ def answerer(policy: Policy, context: int = 300) -> Answerer:
 
 
 def requests(count: int = 9) -> list[Request]:
-    """Prompts of one to 150 tokens; some are drawn, some greedy."""
+    """Prompts of one to 150 tokens; a third is greedy, the others are drawn at two temperatures."""
     draw = random.Random(0)
     return [
-        Request([draw.randrange(4, 24) for _ in range(draw.choice((1, 7, 40, 150)))], 5 + 9 * (i % 3), i % 2, 0.9, i)
+        Request(
+            [draw.randrange(4, 24) for _ in range(draw.choice((1, 7, 40, 150)))], 5 + 9 * (i % 3), i % 3 / 2, 0.9, i
+        )
         for i in range(count)
     ]
 
@@ -48,9 +50,10 @@ def answered(engine: Answerer, wanted: list[Request]) -> dict[int, tuple[list[in
     seen: dict[int, list[Tensor]] = {r.seed or 0: [] for r in wanted}
     record, waiting, done = engine._record, list(wanted), list[Request]()
 
-    def watched(request: Request, logits: Tensor, greedy: int | None = None) -> None:
-        seen[request.seed or 0].append(logits.clone())
-        record(request, logits, greedy)
+    def watched(requests: Sequence[Request], logits: Tensor) -> None:
+        for row, request in enumerate(requests):
+            seen[request.seed or 0].append(logits[row : row + 1].clone())
+        record(requests, logits)
 
     engine._record = watched  # type: ignore[method-assign]
     while len(done) < len(wanted):
