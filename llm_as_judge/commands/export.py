@@ -55,7 +55,8 @@ def run_export(
     if (checkpoint / MANIFEST).is_file():
         verify(checkpoint)
     saved = checkpoint / "config.yaml"
-    trained = load_config(saved) if saved.is_file() and saved.read_text(encoding="utf-8").strip() else config
+    here = [f"model.model_name={config.model.model_name}"]  # the run may have been on another machine
+    trained = load_config(saved, here) if saved.is_file() and saved.read_text(encoding="utf-8").strip() else config
     path, hub_id = config.base_model.path, base_model or _hub_id(config)
     name = hub_id or config.base_model.key
     kept, note = config.model.quantization, ""

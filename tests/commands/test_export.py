@@ -37,8 +37,8 @@ def config(here: Path) -> Config:
     return load_config(EMBEDDED)
 
 
-def trained(config: Config) -> tuple[Policy, Path]:
-    """A policy whose adapter has an effect, and its checkpoint."""
+def trained(config: Config, model: str = "nano") -> tuple[Policy, Path]:
+    """A policy whose adapter has an effect, and its checkpoint, which calls the base ``model``."""
     policy = Policy.load(config.base_model.path, config.model)
     with torch.no_grad():
         for parameter in policy.trainable_parameters():
@@ -46,7 +46,8 @@ def trained(config: Config) -> tuple[Policy, Path]:
     state = checkpoint.TrainingState(7, checkpoint.random_states())
     folder = Path("checkpoints/nano/grpo_mixed")
     optimizer = torch.optim.AdamW(policy.trainable_parameters())
-    return policy, checkpoint.save(folder, policy, optimizer, state, config_text=to_yaml(config), run_id="run-1")
+    text = to_yaml(config).replace("model_name: nano", f"model_name: {model}")
+    return policy, checkpoint.save(folder, policy, optimizer, state, config_text=text, run_id="run-1")
 
 
 def logits(model: Any) -> torch.Tensor:
@@ -138,6 +139,12 @@ def record(run: str, steps: int, digest: str | None) -> None:
     write_json(Path("results/evaluation/nano_results.json"), {"model": "nano", "datasets": [row]})
     results = {"run_id": run, "steps": steps, "before": summary(0.525), "after": summary(0.775)}
     write_json(Path("results/training/nano/grpo_mixed.json"), results)
+
+
+def test_a_checkpoint_of_another_machine_is_exported_from_the_models_folder_here(config: Config) -> None:
+    _, step = trained(config, "/elsewhere/nano")
+    result = run_export(config, Path("out/adapter"), step)
+    assert result.base_model == "nano" and "elsewhere" not in Path("out/adapter/README.md").read_text()
 
 
 def test_a_full_folder_and_a_damaged_checkpoint_are_refused(config: Config, policy: Any) -> None:
