@@ -45,3 +45,15 @@ def test_one_small_model_trains_as_policy_and_executor_on_this_cpu(tmp_path: Pat
     results = json.loads(next(tmp_path.glob("results/training/*/small.json")).read_text())
     assert results["usage"]["executor"]["calls"] >= 2, "the baseline asks the same weights, without the adapter"
     assert results["usage"]["executor"]["failed"] == 0
+
+
+def test_the_published_adapter_writes_workflows_that_run(tmp_path: Path) -> None:
+    rows = [{"problem": f"A box holds {i} eggs. How many are in 3?", "answer": "x", "type": "math"} for i in (2, 5, 7)]
+    problems = tmp_path / "eggs.jsonl"
+    problems.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    options = as_options(["executor.max_tokens=8", "executor.concurrency=4", f"results_dir={tmp_path}"])
+    adapter = ("--checkpoint", "examples/qwen2.5-coder-0.5b")
+    assert main(["evaluate", "--config", "config/small.yaml", "--data", str(problems), *adapter, *options]) == 0
+    (result,) = tmp_path.glob("evaluation/*_results.json")
+    (row,) = json.loads(result.read_text())["datasets"]
+    assert row["metrics"]["valid_rate"] > 0.5, "without the adapter one workflow in fifty runs"
