@@ -18,6 +18,11 @@ DATASETS: Mapping[str, Dataset] = {
     "mbpp": mbpp.DATASET,
     "mmlu": mmlu.DATASET,
     "commonsenseqa": commonsenseqa.DATASET,
+    "math500": math.MATH500,
+    "aime24": math.AIME24,
+    "aime25": math.AIME25,
+    "gpqa_diamond": mmlu.GPQA,
+    "mmlu_pro": mmlu.PRO,
 }
 
 

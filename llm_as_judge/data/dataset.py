@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter, model_validator
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
-from llm_as_judge.data.record import Record
+from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds
 from llm_as_judge.types import Kind, Problem
 
 #: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
@@ -102,3 +102,22 @@ OTHER = "?"
 def has_fields(*names: str) -> Callable[[Record], bool]:
     """A predicate for records that have all of ``names``."""
     return lambda record: set(names) <= record.keys()
+
+
+def choice_dataset(
+    name: str,
+    parse: Callable[[Record], Problem],
+    recognises: Callable[[Record], bool],
+    variant: Callable[[Record], str] = lambda record: "",
+) -> Dataset:
+    """The entry of a multiple-choice benchmark."""
+    return Dataset(
+        domain="qa",
+        parse=parse,
+        golds=choice_golds(parse),
+        recognises=recognises,
+        metric="choice",
+        judge_line=CHOICE_LINE,
+        variant=variant,
+        source=source_of(name),
+    )

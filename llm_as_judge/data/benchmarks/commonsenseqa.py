@@ -4,8 +4,8 @@ Raw fields: ``id``; ``answerKey``; ``question``, an object with ``stem`` and ``c
 the hub ``question`` is the stem and ``choices = {"label": [...], "text": [...]}`` a second field.
 """
 
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
-from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, mapping_of, text_of
+from llm_as_judge.data.dataset import OTHER, choice_dataset, has_fields
+from llm_as_judge.data.record import Record, choice_problem, list_of, mapping_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
 
@@ -32,13 +32,9 @@ def _nested(record: Record) -> Record:
     return question if isinstance(question, dict) else {}
 
 
-DATASET = Dataset(
-    domain="qa",
-    parse=parse,
-    golds=choice_golds(parse),
-    recognises=has_fields("question", "answerKey"),
-    metric="choice",
-    judge_line=CHOICE_LINE,
-    variant=lambda record: "" if "question_concept" in {**record, **_nested(record)} else OTHER,
-    source=source_of("commonsenseqa"),
+DATASET = choice_dataset(
+    "commonsenseqa",
+    parse,
+    has_fields("question", "answerKey"),
+    lambda record: "" if "question_concept" in {**record, **_nested(record)} else OTHER,
 )

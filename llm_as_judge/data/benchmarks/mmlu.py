@@ -1,13 +1,15 @@
-"""MMLU (Hendrycks et al. 2021): four-way multiple choice over 57 subjects.
+"""MMLU (Hendrycks et al. 2021), MMLU-Pro (Wang et al. 2024) and GPQA (Rein et al. 2023): multiple choice.
 
-Raw rows of the headerless CSV: question, four choices, the right letter. On the hub: ``question``,
-``choices`` (a list) and ``answer`` (an index or a letter).
+Raw rows of MMLU's headerless CSV: question, four choices, the right letter. On the hub: ``question``, ``choices`` (a
+list) and ``answer`` (an index or a letter). MMLU-Pro: ``question``, ``options`` (up to ten, some only ``N/A``),
+``answer`` (a letter) and ``answer_index``. GPQA: ``Question``, ``Correct Answer``, ``Incorrect Answer 1`` to ``3``; a
+hash decides the order in which they are shown.
 """
 
 from collections.abc import Sequence
 
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
-from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds, choice_problem, list_of, text_of
+from llm_as_judge.data.dataset import OTHER, choice_dataset, has_fields
+from llm_as_judge.data.record import Record, choice_problem, content_id, list_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
 
@@ -35,13 +37,29 @@ def parse(record: Record) -> Problem:
     return choice_problem("mmlu", None, stem, list(_LETTERS), choices, letter)
 
 
-DATASET = Dataset(
-    domain="qa",
-    parse=parse,
-    golds=choice_golds(parse),
-    recognises=has_fields("question", "choices", "answer"),
-    metric="choice",
-    judge_line=CHOICE_LINE,
-    variant=lambda record: "" if "subject" in record else OTHER,
-    source=source_of("mmlu"),
+def _parse_pro(record: Record) -> Problem:
+    stem, options, place = text_of(record, "question"), list_of(record, "options"), record.get("answer_index")
+    letter = record.get("answer")
+    if type(place) is not int or not 0 <= place < len(options) <= 10 or letter != "ABCDEFGHIJ"[place]:
+        raise DataError(f"'answer' and 'answer_index' must name one of {len(options)} options: {letter!r}, {place!r}")
+    kept = [i for i, option in enumerate(options) if option.strip() != "N/A" or i == place]
+    labels, right = list("ABCDEFGHIJ"[: len(kept)]), kept.index(place)
+    given = record.get("question_id")
+    return choice_problem("mmlu_pro", given, stem, labels, [options[i] for i in kept], labels[right])
+
+
+def _parse_gpqa(record: Record) -> Problem:
+    stem = text_of(record, "Question")
+    right, *wrong = (text_of(record, name) for name in _GPQA)
+    shown = sorted([right, *wrong], key=lambda text: content_id("", stem, text))
+    given, letter = record.get("Record ID"), _LETTERS[shown.index(right)]
+    return choice_problem("gpqa_diamond", given, stem, list(_LETTERS), shown, letter)
+
+
+_GPQA = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
+DATASET = choice_dataset(
+    "mmlu", parse, has_fields("question", "choices", "answer"), lambda record: "" if "subject" in record else OTHER
 )
+PRO = choice_dataset("mmlu_pro", _parse_pro, has_fields("question", "options", "answer_index"))
+#: The larger sets of GPQA have the same form, so that a file of another name is another row in results.
+GPQA = choice_dataset("gpqa_diamond", _parse_gpqa, has_fields("Question", *_GPQA), lambda record: OTHER)
