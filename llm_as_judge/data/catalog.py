@@ -18,6 +18,8 @@ DATASETS: Mapping[str, Dataset] = {
     "mbpp": mbpp.DATASET,
     "mmlu": mmlu.DATASET,
     "commonsenseqa": commonsenseqa.DATASET,
+    "humaneval_plus": humaneval.PLUS,
+    "mbpp_plus": mbpp.PLUS,
     "math500": math.MATH500,
     "aime24": math.AIME24,
     "aime25": math.AIME25,

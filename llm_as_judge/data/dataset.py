@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
 
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
@@ -16,9 +15,6 @@ from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
 from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds
 from llm_as_judge.types import Kind, Problem
-
-#: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
-TestStyle = Literal["check", "asserts"]
 
 
 class Split(Strict):
@@ -90,7 +86,6 @@ class Dataset:
     source: Source
     metric: Metric = "accuracy"
     judge_line: str = ""
-    test_style: TestStyle = "check"
     split_of: Callable[[Record], str] | None = None
     variant: Callable[[Record], str] = lambda record: ""
 

@@ -36,6 +36,38 @@ PRO = {
     "question_id": 70, "question": "Which number is prime?", "answer": "I", "answer_index": 8, "category": "math",
     "options": ["4", "6", "8", "9", "10", "12", "14", "15", "17", "N/A"], "src": "own", "cot_content": "",
 }  # fmt: skip
+#: A suite in the form of EvalPlus: inputs, results, and a comparison that knows floats.
+SUITE = """
+import numpy as np
+
+def is_floats(x):
+    if isinstance(x, (list, tuple)):
+        return all(isinstance(i, float) for i in x)
+    return x.dtype == np.float64 if isinstance(x, np.ndarray) else isinstance(x, float)
+
+def assertion(out, exp, atol):
+    exact = out == exp
+    if atol == 0 and is_floats(exp):
+        atol = 1e-6
+    if not exact and atol != 0:
+        assert type(out) == type(exp)
+        assert np.allclose(out, exp, rtol=1e-07, atol=atol)
+    else:
+        assert exact
+
+inputs, results = [[[1.0, 3.0]], [[0.1, 0.2]], [[-5]]], [2.0, 0.15, -5]
+"""
+LOOP = "for inp, exp in zip(inputs, results):\n    assertion({}(*inp), exp, 0)\n"
+HUMANEVAL_PLUS = {
+    "task_id": "HumanEval/163", "entry_point": "middle", "canonical_solution": "    return sum(xs) / len(xs)\n",
+    "prompt": 'def middle(xs):\n    """The mean.\n\n    >>> middle([2.0])\n    2.0\n    """\n',
+    "test": SUITE + "def check(candidate):\n    " + LOOP.format("candidate").replace("\n    ", "\n        "),
+}  # fmt: skip
+MBPP_PLUS = {
+    "task_id": 888, "code": "def middle(xs):\n    return sum(xs) / len(xs)", "prompt": "Write a function for the mean.",
+    "source_file": "own", "test_imports": [], "test_list": ["assert middle([2.0]) == 2.0"],
+    "test": SUITE + LOOP.format("middle"),
+}  # fmt: skip
 
 
 def test_each_set_has_its_own_name_official_metric_and_form(tmp_path: Path) -> None:
@@ -87,3 +119,23 @@ def test_records_that_contradict_themselves_are_refused() -> None:
     for name, record, change, reason in changes:
         with pytest.raises(DataError, match=reason):
             DATASETS[name].parse({**record, **change})
+
+
+async def test_the_plus_sets_are_judged_by_their_own_suites_apart_from_the_solution(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "plus.jsonl", [HUMANEVAL_PLUS, MBPP_PLUS])
+    problems = read_problems(file)
+    assert [p.question.id for p in problems] == ["humaneval_plus/163", "mbpp_plus/888"]
+    assert all(metric_of(p.question) == "pass@k" and p.benchmark == "" for p in problems)
+    public = "def middle(xs):\n    return xs[0]"  # passes the public test alone
+    near = "def middle(xs):\n    return sum(xs) / len(xs) + 1e-9 * (len(xs) > 1)"
+    async with Sandbox(SandboxConfig()) as sandbox:
+        assert not (await check_golds([file], None, sandbox)).failures
+        for problem in problems:
+            reference, name = problem.reference, problem.question.entry_point or ""
+            for source, right in ((public, False), (near, True)):
+                found = await sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
+                assert (found.passed, found.mode, found.weak) == (right, "split", False)
+    with pytest.raises(DataError, match="field 'test' must be"):
+        DATASETS["mbpp_plus"].parse({**MBPP_PLUS, "test": None})
+    mine = {**HUMANEVAL_PLUS, "task_id": "HumanEval/164"}
+    assert read_problems(write_lines(tmp_path / "mine.jsonl", [mine]))[0].question.dataset == "humaneval"

@@ -1,14 +1,16 @@
-"""HumanEval (Chen et al. 2021): complete a Python function from its signature and docstring.
+"""HumanEval (Chen et al. 2021) and HumanEval+ (Liu et al. 2023): complete a Python function from its docstring.
 
 Raw fields: ``task_id``; ``prompt`` (imports, helpers, signature, docstring); ``entry_point``; ``test`` (defines
 ``check(candidate)``); ``canonical_solution``. The docstring's examples with literal results (doctests, ``f(1) => 2``,
 ``f(1) should return 2``) are the public tests. Imports and helpers before the function are the prelude, because
-solutions may not repeat them.
+solutions may not repeat them. HumanEval+ has a larger suite in ``test``, which compares with numpy.
 """
 
 import ast
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
@@ -18,7 +20,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
-def parse(record: Record) -> Problem:
+def parse(record: Record, dataset: str = "humaneval") -> Problem:
     if record.get("plus_input"):
         raise DataError(
             "field 'plus_input' holds further tests, which are not read; use the file whose field 'test' has them "
@@ -32,17 +34,14 @@ def parse(record: Record) -> Problem:
     tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
     check_tests(tests, entry_point, prelude, public)
-    id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
-    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval")
+    id_ = f"{dataset}/{task.rsplit('/', 1)[-1]}"
+    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset=dataset)
     return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
-def _variant(record: Record) -> str:
-    """HumanEval+ has numpy in its tests, as no test of HumanEval has."""
-    task = str(record["task_id"]).partition("/")
-    if task[0] != "HumanEval" or not task[2].isdigit() or int(task[2]) > 163:
-        return OTHER
-    return "humaneval_plus" if "numpy" in str(record["test"]) else ""
+def _published(record: Record) -> bool:
+    task = str(record.get("task_id")).partition("/")
+    return task[0] == "HumanEval" and task[2].isdigit() and int(task[2]) <= 163
 
 
 #: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is
@@ -107,6 +106,12 @@ DATASET = Dataset(
     golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
-    variant=_variant,
+    variant=lambda record: "" if _published(record) else OTHER,
     source=source_of("humaneval"),
+)
+PLUS = replace(
+    DATASET,
+    parse=partial(parse, dataset="humaneval_plus"),
+    recognises=lambda record: DATASET.recognises(record) and _published(record) and "numpy" in str(record["test"]),
+    source=source_of("humaneval_plus"),
 )

@@ -1,4 +1,4 @@
-"""MBPP (Austin et al. 2021): short Python functions described in a sentence.
+"""MBPP (Austin et al. 2021) and MBPP+ (Liu et al. 2023): short Python functions described in a sentence.
 
 Raw fields: ``task_id``; ``text`` (``prompt`` in the sanitized split); ``code`` (the gold solution);
 ``test_list`` (asserts); ``test_setup_code`` or ``test_imports``; ``challenge_test_list``. The first assert is
@@ -8,6 +8,8 @@ solution, because the setup of tasks 367 and 927 uses classes that the solution 
 
 import builtins
 import re
+from dataclasses import replace
+from functools import partial
 
 from llm_as_judge.data.code_tests import called_names, check_tests, syntax_tree
 from llm_as_judge.data.dataset import Dataset, source_of
@@ -16,20 +18,20 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
-def parse(record: Record) -> Problem:
+def parse(record: Record, dataset: str = "mbpp") -> Problem:
     asserts = _lines(record, "test_list")
     if not asserts:
         raise DataError("field 'test_list' is empty")
     setup = optional_text(record, "test_setup_code").strip()
     hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
     # ten gold solutions use math without importing it
-    suite = optional_text(record, "test")  # MBPP+
+    suite = (text_of if dataset == "mbpp_plus" else optional_text)(record, "test")
     tests = suite or "\n".join([*([setup] if setup else []), *hidden])
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
     entry_point = called_function(asserts[0], optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
-    id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
-    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp")
+    id_, text = f"{dataset}/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
+    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset=dataset)
     return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
@@ -68,8 +70,13 @@ DATASET = Dataset(
     golds=lambda record: (text_of(record, "code"),),
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
-    test_style="asserts",
     split_of=split_of,
-    variant=lambda record: "mbpp_plus" if record.get("test") else "",
     source=source_of("mbpp"),
+)
+PLUS = replace(
+    DATASET,
+    parse=partial(parse, dataset="mbpp_plus"),
+    recognises=lambda record: DATASET.recognises(record) and bool(record.get("test")),
+    split_of=None,
+    source=source_of("mbpp_plus"),
 )
