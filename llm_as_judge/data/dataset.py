@@ -4,16 +4,17 @@ Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
-from llm_as_judge.data.record import CHOICE_LINE, Record, choice_golds
+from llm_as_judge.data.record import Record
 from llm_as_judge.types import Kind, Problem
 
 
@@ -40,6 +41,12 @@ class Source(Strict):
     splits: Mapping[str, Split] = Field(min_length=1)
     pool: Names = Field(("train",), min_length=1)
     official: Mapping[str, str] = {"train": "train", "test": "test"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual(cls, given: dict[str, Any]) -> dict[str, Any]:
+        alone = {"pool": ["test"], "official": {"test": "test"}} if [*given.get("splits", ())] == ["test"] else {}
+        return {"page": f"https://huggingface.co/datasets/{given.get('hub')}", **alone, **given}
 
     @model_validator(mode="after")
     def _consistent(self) -> "Source":
@@ -99,20 +106,13 @@ def has_fields(*names: str) -> Callable[[Record], bool]:
     return lambda record: set(names) <= record.keys()
 
 
-def choice_dataset(
-    name: str,
-    parse: Callable[[Record], Problem],
-    recognises: Callable[[Record], bool],
-    variant: Callable[[Record], str] = lambda record: "",
-) -> Dataset:
-    """The entry of a multiple-choice benchmark."""
-    return Dataset(
-        domain="qa",
-        parse=parse,
-        golds=choice_golds(parse),
-        recognises=recognises,
-        metric="choice",
-        judge_line=CHOICE_LINE,
-        variant=variant,
-        source=source_of(name),
-    )
+def derived(entry: Dataset, name: str, recognises: Callable[[Record], bool], **changes: Any) -> Dataset:
+    """The entry of a benchmark whose records have the form of another's."""
+
+    def parse(record: Record) -> Problem:
+        problem = entry.parse(record)
+        id_ = f"{name}/{problem.question.id.partition('/')[2]}"
+        return replace(problem, question=replace(problem.question, id=id_, dataset=name))
+
+    changes = {"variant": lambda record: "", "source": source_of(name), "split_of": None, **changes}
+    return replace(entry, parse=parse, recognises=recognises, **changes)

@@ -16,7 +16,7 @@ from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.assembly.check import GoldReport, check_golds
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data import forms
-from llm_as_judge.data.benchmarks import gsm8k, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.data.benchmarks import choices, humaneval, math, mbpp, squad2
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import read_problems
@@ -69,7 +69,7 @@ def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tm
 
 def test_gsm8k_math_and_squad_take_their_answers() -> None:
     for written, answer in {"1,234": "1234", "-5": "-5", "$1,000": "1000", "3.50": "3.50"}.items():
-        problem = gsm8k.parse({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
+        problem = math.parse_gsm8k({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
         assert problem.reference.answers == (answer,)
     solution = r"Guess \boxed{1}. Then $x=\boxed{\frac{1}{2}}$."
     assert math.parse({"problem": "p", "solution": solution}).reference.answers == (r"\frac{1}{2}",)
@@ -138,8 +138,8 @@ def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> N
     right = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("B", "(B)", "shop", "B. shop")}
     wrong = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("A", "volcano", "A. volcano")}
     assert all(right.values()) and not any(wrong.values())
-    record = mmlu.from_row(["q", "a", "b", "c", "d", "C"])
-    assert mmlu.parse(record) == mmlu.parse({**record, "answer": 2})
+    record = choices.from_row(["q", "a", "b", "c", "d", "C"])
+    assert choices.parse(record) == choices.parse({**record, "answer": 2})
     assert DATASETS["mmlu"].golds(record)[0] == "C"
 
 

@@ -3,6 +3,10 @@
 The published sets themselves are not part of the repository and are not run here.
 """
 
+import base64
+import json
+import pickle
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +15,7 @@ import pytest
 from helpers.samples import put, write_lines
 
 from llm_as_judge.answers.metrics import scores
-from llm_as_judge.assembly.check import check_golds
+from llm_as_judge.assembly.check import check_golds, prove_tests
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data.catalog import DATASETS, metric_of
 from llm_as_judge.data.forms import parse, to_record
@@ -110,8 +114,7 @@ def test_options_are_shown_without_empty_ones_and_gpqas_in_an_order_of_their_own
 
 def test_records_that_contradict_themselves_are_refused() -> None:
     changes: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-        ("aime24", AIME24, {"answer": "1033"}, "whole number from 0 to 999, got '1033'"),
-        ("aime25", AIME24, {"answer": "x"}, "got 'x'"),
+        ("math500", MATH500, {"answer": "", "solution": "?"}, "no field 'answer'"),
         ("mmlu_pro", PRO, {"answer": "A"}, "'answer' and 'answer_index' must name one of 10 options: 'A', 8"),
         ("mmlu_pro", PRO, {"answer_index": 10}, "10 options"), ("mmlu_pro", PRO, {"options": "4"}, "'options'"),
         ("gpqa_diamond", GPQA, {"Incorrect Answer 2": None}, "'Incorrect Answer 2'"),
@@ -135,7 +138,126 @@ async def test_the_plus_sets_are_judged_by_their_own_suites_apart_from_the_solut
             for source, right in ((public, False), (near, True)):
                 found = await sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
                 assert (found.passed, found.mode, found.weak) == (right, "split", False)
-    with pytest.raises(DataError, match="field 'test' must be"):
-        DATASETS["mbpp_plus"].parse({**MBPP_PLUS, "test": None})
     mine = {**HUMANEVAL_PLUS, "task_id": "HumanEval/164"}
     assert read_problems(write_lines(tmp_path / "mine.jsonl", [mine]))[0].question.dataset == "humaneval"
+
+
+def apps(pairs: dict[str, list[Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "problem_id": 5, "question": "Add the numbers.", "solutions": "", "input_output": json.dumps(pairs),
+        "difficulty": "introductory", "url": "", "starter_code": "", **more,
+    }  # fmt: skip
+
+
+def livecodebench(cases: list[tuple[str, str]], public: int = 1, **more: Any) -> dict[str, Any]:
+    listed = [{"input": given, "output": wanted, "testtype": "stdin"} for given, wanted in cases]
+    pickled = zlib.compress(pickle.dumps(json.dumps(listed[public:])))
+    return {
+        "question_title": "Sum", "question_content": "Add the numbers.", "platform": "atcoder", "question_id": "abc_a",
+        "contest_id": "abc", "contest_date": "2025-01-04T00:00:00", "starter_code": "", "difficulty": "easy",
+        "public_test_cases": json.dumps(listed[:public]), "private_test_cases": base64.b64encode(pickled).decode(),
+        "metadata": "{}", **more,
+    }  # fmt: skip
+
+
+SUM = "print(sum(map(int, input().split())))"
+STARTER = "class Solution:\n    def largest(self, xs: List[int], least: int) -> List[int]:\n        "
+LARGEST = STARTER + "return sorted(x for x in xs if x > least)"
+
+
+async def passes(record: dict[str, Any], *solutions: str) -> list[bool]:
+    """Whether each solution passes the hidden tests, which must run apart from it."""
+    problem = next(d for d in (DATASETS["apps"], DATASETS["livecodebench"]) if d.recognises(record)).parse(record)
+    name, reference = problem.question.entry_point or "", problem.reference
+    async with Sandbox(SandboxConfig()) as sandbox:
+        await prove_tests(sandbox, reference.tests, name, reference.prelude)
+        found = [await sandbox.verdict(s, reference.tests, name, prelude=reference.prelude) for s in solutions]
+    assert all(v.mode == "split" and not v.weak and v.outcome in ("finished", "raised") for v in found), found
+    return [v.passed for v in found]
+
+
+async def test_programs_of_contests_are_judged_by_all_their_pairs_and_see_only_the_public_ones(tmp_path: Path) -> None:
+    text = "Add.\n\n-----Examples-----\nInput\n1 2\n\nOutput\n3\n\n-----Note-----\nIt is 5 for 2 3, not 6."
+    of_apps = apps({"inputs": ["1 2\n", "2 3\n", ["7 8"]], "outputs": ["3\n", "5\n", ["15"]]}, question=text)
+    of_lcb = livecodebench([("1 2\n", "3"), ("2 3\n", "5\n"), ("7 8\n", "15\n")])
+    plain = {**of_lcb, "private_test_cases": json.dumps([{"input": "7 8", "output": "15"}])}
+    known = "print({'1 2': 3}.get(input().strip()))"
+    for record in (of_apps, of_lcb, plain):
+        assert await passes(record, SUM, known, "input()\nprint(15)") == [True, False, False]
+        (problem,) = read_problems(write_lines(tmp_path / "x.jsonl", [record]))
+        question = problem.question
+        assert question.public_tests == ("assert __main__('1 2\\n') == '3'",), "the note is no example"
+        assert "standard input" in question.text and "15" not in repr(question) and question.entry_point == "__main__"
+        assert metric_of(question) == "pass@k" and problem.benchmark == ""
+        assert parse(to_record(problem)) == replace(problem, place="")
+
+
+async def test_outputs_are_compared_as_the_official_scorers_do() -> None:
+    for wanted, said, by_apps, by_lcb in (
+        ("1 2\n3\n", " 1 2 \n3", True, True), ("1\n2", "1 2", False, False), ("a b", "a  b", True, False),
+        ("1\n2", "1\n\n2", True, False), ("0.5", "0.50", True, True), ("0.5", "0.500001", True, False),
+        ("100000", "100001", True, False), ("0.5", "0.51", False, False), ("yes 1.0", "yes 1", True, False),
+        ("Yes", "yes", False, False), ("1 2", "2 1", False, False), ("1", "1 1", False, False), ("1", "", False, False),
+    ):  # fmt: skip
+        program = f"input()\nprint({said!r})"
+        found = [await passes(record, program) for record in (
+            apps({"inputs": ["x"], "outputs": [wanted]}), livecodebench([("x", wanted)], public=0)
+        )]  # fmt: skip
+        assert found == [[by_apps], [by_lcb]], (wanted, said)
+
+
+async def test_methods_of_class_solution_are_called_with_values() -> None:
+    solutions = (
+        LARGEST, "def largest(xs, least):\n    return tuple(sorted(x for x in xs if x > least))",
+        LARGEST.replace(">", ">="), LARGEST.replace("largest", "other"), LARGEST.replace("return", "print"),
+    )  # fmt: skip
+    cases, fields = [([3, 1, 2], 1, [2, 3]), ([], 0, []), ([5], 5, [])], {"starter_code": STARTER}
+    listed = [("\n".join(map(json.dumps, case[:2])), json.dumps(case[2])) for case in cases]
+    of_lcb = livecodebench(listed, metadata='{"func_name": "largest"}', **fields)
+    pairs = {"fn_name": "largest", "inputs": [[*case[:2]] for case in cases], "outputs": [[case[2]] for case in cases]}
+    of_apps = apps(pairs, **fields)
+    for record in (of_lcb, of_apps):
+        assert await passes(record, *solutions) == [True, True, False, False, False]
+    questions = [DATASETS["livecodebench"].parse(of_lcb).question, DATASETS["apps"].parse(of_apps).question]
+    assert questions[0].public_tests == ("assert Solution().largest([3, 1, 2], 1) == [2, 3]",)
+    assert questions[1].public_tests == ("assert callable(Solution().largest)",)
+    assert all(q.entry_point == "largest" and STARTER.strip() in q.text for q in questions)
+    counts = apps({"fn_name": "flip", "inputs": [[{"1": 2}]], "outputs": [{"2": 1}]}, starter_code="def flip(d):")
+    assert await passes(counts, "def flip(d):\n    return {y: x for x, y in d.items()}") == [True]
+
+
+async def test_apps_golds_are_judged_and_pickles_only_ever_run_in_the_sandbox(tmp_path: Path) -> None:
+    gold = apps({"inputs": ["1 2"], "outputs": ["3"]}, solutions=json.dumps([SUM]))
+    bad = {**gold, "problem_id": 6, "solutions": json.dumps(["print(4)"])}
+    marker = tmp_path / "touched"
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (open, (str(marker), "w"))
+
+    pickled = base64.b64encode(zlib.compress(pickle.dumps(Evil()))).decode()
+    evil = livecodebench([("1 2", "3")], private_test_cases=pickled)
+    async with Sandbox(SandboxConfig()) as sandbox:
+        report = await check_golds([write_lines(tmp_path / "all.jsonl", [gold, bad, evil])], None, sandbox)
+    assert not marker.exists() and report.golds == 2
+    assert [f.id.rpartition("/")[2] for f in report.failures] == ["all.jsonl:3", "6"]
+    assert "the tests fail before they call '__main__'" in report.failures[0].reason
+
+
+def test_contest_records_without_usable_tests_are_refused() -> None:
+    for change, reason in (
+        ({"input_output": ""}, "'input_output' must be JSON of a dict"), ({"input_output": "{}"}, "'inputs' must be"),
+        ({"input_output": '{"inputs": [], "outputs": []}'}, "0 inputs and 0 outputs"),
+        ({"input_output": '{"inputs": ["1"], "outputs": []}'}, "1 inputs and 0 outputs"),
+        ({"input_output": '{"inputs": ["1"], "outputs": [2]}'}, "'input' and 'output' as text"),
+        ({"input_output": '{"fn_name": "a b", "inputs": [[1]], "outputs": [2]}'}, "name of a function, got 'a b'"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=reason):
+            DATASETS["apps"].parse(apps({}, **change))
+    for change, reason in (
+        ({"private_test_cases": '"); import os'}, "'private_test_cases' must be JSON of a list"),
+        ({"private_test_cases": None}, "'private_test_cases'"), ({"public_test_cases": '[{"input": 1}]'}, "as text"),
+        ({"metadata": ""}, "'metadata'"), ({"metadata": '{"func_name": "f"}'}, "'input' must be JSON"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=reason):
+            DATASETS["livecodebench"].parse(livecodebench([("1 x", "x")], **change))

@@ -9,18 +9,16 @@ solutions may not repeat them. HumanEval+ has a larger suite in ``test``, which 
 import ast
 import re
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, Dataset, derived, has_fields, source_of
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
-def parse(record: Record, dataset: str = "humaneval") -> Problem:
+def parse(record: Record) -> Problem:
     if record.get("plus_input"):
         raise DataError(
             "field 'plus_input' holds further tests, which are not read; use the file whose field 'test' has them "
@@ -34,8 +32,8 @@ def parse(record: Record, dataset: str = "humaneval") -> Problem:
     tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
     check_tests(tests, entry_point, prelude, public)
-    id_ = f"{dataset}/{task.rsplit('/', 1)[-1]}"
-    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset=dataset)
+    id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
+    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval")
     return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
@@ -109,9 +107,8 @@ DATASET = Dataset(
     variant=lambda record: "" if _published(record) else OTHER,
     source=source_of("humaneval"),
 )
-PLUS = replace(
+PLUS = derived(
     DATASET,
-    parse=partial(parse, dataset="humaneval_plus"),
-    recognises=lambda record: DATASET.recognises(record) and _published(record) and "numpy" in str(record["test"]),
-    source=source_of("humaneval_plus"),
+    "humaneval_plus",
+    lambda record: DATASET.recognises(record) and _published(record) and "numpy" in str(record["test"]),
 )

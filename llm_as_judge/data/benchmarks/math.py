@@ -1,15 +1,15 @@
-r"""MATH (Hendrycks et al. 2021), MATH-500 and AIME: competition problems with LaTeX answers.
+r"""GSM8K (Cobbe et al. 2021), word problems with one number as the answer; MATH (Hendrycks et al. 2021), MATH-500 and
+AIME, competition problems with LaTeX answers.
 
-Raw fields: ``problem``; ``solution``, whose last ``\boxed{}`` is the answer; ``level``; ``type``, the
-subject. Later sets of this form (MATH-500, AIME, NuminaMath) have the answer in a field ``answer``, AIME's being a
-whole number up to 999 (``033``).
+Raw fields of GSM8K: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may have thousands
+separators). Of MATH: ``problem``; ``solution``, whose last ``\boxed{}`` is the answer; ``level``; ``type``, the
+subject. Later sets of this form (MATH-500, AIME, NuminaMath) have the answer in a field ``answer``.
 """
 
-from dataclasses import replace
 from functools import partial
 
 from llm_as_judge.answers.extraction import last_boxed
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, Dataset, derived, has_fields, source_of
 from llm_as_judge.data.record import Record, content_id, optional_text, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -17,7 +17,16 @@ from llm_as_judge.types import Problem, Question, Reference
 _SUBJECTS = "algebra counting_and_probability geometry intermediate_algebra number_theory prealgebra precalculus"
 
 
-def parse(record: Record, dataset: str = "math") -> Problem:
+def parse_gsm8k(record: Record) -> Problem:
+    question, solution = text_of(record, "question"), text_of(record, "answer")
+    _, mark, answer = solution.rpartition("####")
+    answer = answer.strip().replace(",", "").lstrip("$")
+    if not mark or not answer:
+        raise DataError("field 'answer' has no '#### N' line")
+    return Problem(Question(content_id("gsm8k", question), question, "math", dataset="gsm8k"), Reference((answer,)))
+
+
+def parse(record: Record) -> Problem:
     """One record; its ``answer``, if it has one, is right, whatever the solution's box says."""
     problem, given = text_of(record, "problem"), record.get("answer")
     if isinstance(given, (int, float)) and not isinstance(given, bool):
@@ -25,7 +34,7 @@ def parse(record: Record, dataset: str = "math") -> Problem:
     answer = optional_text({"answer": given}, "answer").strip() or last_boxed(text_of(record, "solution"))
     if not answer:
         raise DataError(r"there is no field 'answer', and field 'solution' has no \boxed{} answer")
-    return Problem(Question(content_id(dataset, problem), problem, "math", dataset=dataset), Reference((answer,)))
+    return Problem(Question(content_id("math", problem), problem, "math", dataset="math"), Reference((answer,)))
 
 
 def _golds(record: Record) -> tuple[str, ...]:
@@ -34,14 +43,20 @@ def _golds(record: Record) -> tuple[str, ...]:
     return (solution,) if last_boxed(solution) else parse(record).reference.answers
 
 
-def _aime(record: Record, dataset: str) -> Problem:
-    problem = parse(record, dataset)
-    (answer,) = problem.reference.answers
-    if not (answer.isdecimal() and int(answer) <= 999):
-        raise DataError(f"field 'answer' of AIME must be a whole number from 0 to 999, got {answer!r}")
-    return replace(problem, reference=Reference((str(int(answer)),)))
+def _of_year(year: str, record: Record) -> bool:
+    return {"problem", "url"} <= record.keys() and str(record.get("year")) == year
 
 
+GSM8K = Dataset(
+    domain="math",
+    parse=parse_gsm8k,
+    golds=lambda record: (text_of(record, "answer"),),
+    recognises=lambda record: "question" in record and "#### " in str(record.get("answer", "")),
+    metric="gsm8k",
+    judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
+    variant=lambda record: "" if "<<" in str(record["answer"]) else OTHER,
+    source=source_of("gsm8k"),
+)
 DATASET = Dataset(
     domain="math",
     parse=parse,
@@ -53,24 +68,8 @@ DATASET = Dataset(
     variant=lambda record: "" if {"level", "type"} <= record.keys() else OTHER,
     source=source_of("math"),
 )
-MATH500 = replace(
-    DATASET,
-    parse=partial(parse, dataset="math500"),
-    recognises=has_fields("problem", "answer", "subject", "unique_id"),
-    variant=lambda record: "",
-    source=source_of("math500"),
+MATH500 = derived(DATASET, "math500", has_fields("problem", "answer", "subject", "unique_id"))
+AIME24, AIME25 = (
+    derived(DATASET, f"aime{year[2:]}", partial(_of_year, year), golds=lambda record: (str(record["answer"]),))
+    for year in ("2024", "2025")
 )
-
-
-def _aime_of(year: int) -> Dataset:
-    return replace(
-        MATH500,
-        parse=partial(_aime, dataset=f"aime{year - 2000}"),
-        golds=lambda record: (str(record["answer"]),),
-        recognises=lambda record: {"problem", "url"} <= record.keys() and str(record.get("year")) == str(year),
-        judge_line="The answer is one whole number: it must be exactly equal.",
-        source=source_of(f"aime{year - 2000}"),
-    )
-
-
-AIME24, AIME25 = map(_aime_of, (2024, 2025))

@@ -6,43 +6,28 @@ public, all of them are hidden; MBPP+ has a larger hidden suite in ``test``. ``t
 solution, because the setup of tasks 367 and 927 uses classes that the solution defines.
 """
 
-import builtins
-import re
-from dataclasses import replace
-from functools import partial
-
-from llm_as_judge.data.code_tests import called_names, check_tests, syntax_tree
-from llm_as_judge.data.dataset import Dataset, source_of
+from llm_as_judge.data.code_tests import check_tests, tested_function
+from llm_as_judge.data.dataset import Dataset, derived, source_of
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
-def parse(record: Record, dataset: str = "mbpp") -> Problem:
+def parse(record: Record) -> Problem:
     asserts = _lines(record, "test_list")
     if not asserts:
         raise DataError("field 'test_list' is empty")
     setup = optional_text(record, "test_setup_code").strip()
-    hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
+    hidden = [*asserts, *_lines(record, "challenge_test_list")]
     # ten gold solutions use math without importing it
-    suite = (text_of if dataset == "mbpp_plus" else optional_text)(record, "test")
+    suite = optional_text(record, "test")  # MBPP+
     tests = suite or "\n".join([*([setup] if setup else []), *hidden])
-    prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
-    entry_point = called_function(asserts[0], optional_text(record, "code"))
+    prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports")]))
+    entry_point = tested_function("\n".join(asserts), optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
-    id_, text = f"{dataset}/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
-    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset=dataset)
+    id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
+    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp")
     return Problem(question, Reference(tests=tests, prelude=prelude))
-
-
-def called_function(test: str, code: str = "") -> str:
-    """The function that ``test`` calls: one defined in ``code``, else the first that is not a builtin."""
-    called = called_names(syntax_tree("test_list", test))
-    defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
-    named = [name for name in called if name in defined] or [n for n in called if not hasattr(builtins, n)]
-    if not named:
-        raise DataError(f"test calls no function of its own: {test!r}")
-    return named[0]
 
 
 def split_of(record: Record) -> str:
@@ -58,10 +43,8 @@ def _task_id(record: Record) -> int:
     return number
 
 
-def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
-    if optional and record.get(key) is None:
-        return []
-    return [plain_lines(line).strip() for line in list_of(record, key) if line.strip()]
+def _lines(record: Record, key: str) -> list[str]:
+    return [plain_lines(line).strip() for line in list_of({key: record.get(key) or []}, key) if line.strip()]
 
 
 DATASET = Dataset(
@@ -73,10 +56,4 @@ DATASET = Dataset(
     split_of=split_of,
     source=source_of("mbpp"),
 )
-PLUS = replace(
-    DATASET,
-    parse=partial(parse, dataset="mbpp_plus"),
-    recognises=lambda record: DATASET.recognises(record) and bool(record.get("test")),
-    split_of=None,
-    source=source_of("mbpp_plus"),
-)
+PLUS = derived(DATASET, "mbpp_plus", lambda record: DATASET.recognises(record) and bool(record.get("test")))
