@@ -199,27 +199,3 @@ async def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_p
     assert [id_ for id_, _ in found[1:]] == ["mbpp/701"] * 2
     assert any(reason.startswith("tests failed") for _, reason in found)
     assert any(reason.startswith("public test assert add(1, 2) == 3") for _, reason in found)
-
-
-async def test_suites_that_import_numpy_are_run_and_others_that_cannot_are_named(tmp_path: Path) -> None:
-    code = "def half(x):\n    return x / 2\n"
-    suite = (
-        "import numpy as np\n\ndef assertion(out, exp):\n"
-        "    if not out == exp:\n        assert np.allclose(out, exp)\n\n"
-        "for x, exp in [(0.3, 0.15), (7, 3.5)]:\n    assertion(half(x), exp)\n"
-    )
-    mbpp = {"task_id": 701, "text": "Halve.", "code": code, "test_list": ["assert half(4) == 2"], "test": suite}
-    he = {"task_id": "HumanEval/901", "prompt": "def half(x):\n    '''Halve x.'''\n", "entry_point": "half"}
-    he = {
-        **he,
-        "canonical_solution": "    return x / 2\n",
-        "test": f"{suite.rpartition('for ')[0]}def check(f):\n",
-    }
-    he["test"] += "    assertion(f(0.3), 0.15)\n"
-    wrong = {**mbpp, "task_id": 702, "code": code.replace("2", "3")}
-    lacks = {**mbpp, "task_id": 703, "test": suite.replace("import numpy as np", "import scipy.stats, numpy as np")}
-    report = await check(write_lines(tmp_path / "plus.jsonl", [mbpp, wrong, lacks]), DATASETS["mbpp"])
-    found = {(failure.id.rpartition("/")[2], failure.reason.partition(" ")[0]) for failure in report.failures}
-    assert found == {("702", "tests"), ("702", "public"), ("plus.jsonl:3", "mbpp/703:")}
-    assert any("No module named 'scipy'" in failure.reason for failure in report.failures)
-    assert not (await check(write_lines(tmp_path / "he.jsonl", [he]), DATASETS["humaneval"])).failures

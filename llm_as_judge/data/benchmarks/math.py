@@ -44,7 +44,8 @@ def _golds(record: Record) -> tuple[str, ...]:
 
 
 def _of_year(year: str, record: Record) -> bool:
-    return {"problem", "url"} <= record.keys() and str(record.get("year")) == year
+    named, known = record.get("dataset") == f"aime{year[2:]}", {"problem", "url"} <= record.keys()
+    return named or (known and str(record.get("year")) == year)
 
 
 GSM8K = Dataset(
