@@ -85,8 +85,8 @@ assert "no findings" in command("workflow", "lint", "w.py")
     "dataset": Extension(
         added={"data/benchmarks/riddles.py": RIDDLES},
         edits={"data/catalog.py": (
-            ("mmlu, squad2\n", "mmlu, riddles, squad2\n"),
-            ('    "gsm8k": gsm8k.DATASET,\n', '    "gsm8k": gsm8k.DATASET,\n    "riddles": riddles.DATASET,\n'),
+            ("mbpp, squad2\n", "mbpp, riddles, squad2\n"),
+            ('    "gsm8k": math.GSM8K,\n', '    "gsm8k": math.GSM8K,\n    "riddles": riddles.DATASET,\n'),
         )},
         use="""
 from llm_as_judge.data.catalog import metric_of

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_as_judge.config.data import DataConfig
-from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms, parse
@@ -146,9 +145,9 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     except DataError:
         return []
     reasons = [] if verdict.correct else [f"{verdict.reason}; the gold is {gold[-80:]!r}"]
-    dataset = DATASETS.get(question.dataset)
+    tests = problem.reference.tests
     # Code before the first hidden assert, which public asserts may need too.
-    setup = problem.reference.tests.partition("assert ")[0] if dataset and dataset.test_style == "asserts" else ""
+    setup = "" if "def check(" in tests else tests.partition("assert ")[0]
     for test in question.public_tests:
         source = f"{problem.reference.prelude}\n\n{gold}\n\n"
         result = await run_assert(sandbox.run_code, source, test)

@@ -3,21 +3,30 @@
 from collections.abc import Mapping
 
 from llm_as_judge.answers.metrics import Metric
-from llm_as_judge.data.benchmarks import commonsenseqa, gsm8k, hotpotqa, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.data.benchmarks import choices, contests, hotpotqa, humaneval, math, mbpp, squad2
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import Question
 
 #: A record that several entries recognise belongs to the last of them.
 DATASETS: Mapping[str, Dataset] = {
-    "gsm8k": gsm8k.DATASET,
+    "gsm8k": math.GSM8K,
     "math": math.DATASET,
     "squad2": squad2.DATASET,
     "hotpotqa": hotpotqa.DATASET,
     "humaneval": humaneval.DATASET,
     "mbpp": mbpp.DATASET,
-    "mmlu": mmlu.DATASET,
-    "commonsenseqa": commonsenseqa.DATASET,
+    "mmlu": choices.DATASET,
+    "commonsenseqa": choices.COMMONSENSEQA,
+    "humaneval_plus": humaneval.PLUS,
+    "mbpp_plus": mbpp.PLUS,
+    "apps": contests.APPS,
+    "livecodebench": contests.LIVECODEBENCH,
+    "math500": math.MATH500,
+    "aime24": math.AIME24,
+    "aime25": math.AIME25,
+    "gpqa_diamond": choices.GPQA,
+    "mmlu_pro": choices.PRO,
 }
 
 

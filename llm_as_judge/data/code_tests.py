@@ -6,6 +6,7 @@ Whether the tests also pass a function that does nothing is found by running the
 import ast
 import builtins
 import keyword
+import re
 from collections import Counter
 from functools import lru_cache
 
@@ -14,6 +15,10 @@ from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import LONGEST_SOURCE
 from llm_as_judge.sandbox.split_plan import mentioned, plan
+
+#: Packed data are one value in the syntax tree, whose memory the limit is for.
+_PACKED = re.compile(r'"[A-Za-z0-9+/=]{1000,}"')
+_DEFINED = re.compile(r"^def (\w+)", re.MULTILINE)
 
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
@@ -35,15 +40,16 @@ def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[
             raise DataError(f"field 'public_tests' must hold single asserts on {entry_point}, got {short(test)}")
 
 
-def tested_function(tests: str) -> str:
-    """The one function that every assert of ``tests`` calls and that the tests do not define. Raises ``DataError`` if
-    there is not exactly one.
+def tested_function(tests: str, code: str = "") -> str:
+    """The one function that every assert of ``tests`` calls and that the tests do not define, of several one of
+    ``code``. Raises ``DataError`` if there is not exactly one.
     """
     tree = syntax_tree("tests", tests)
     bound, _ = names_of(tests)
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
     called = Counter(name for node in asserts for name in {*called_names(node)})
-    names = [name for name, n in called.items() if n == len(asserts) and not (name in bound or hasattr(builtins, name))]
+    names, own = [n for n, count in called.items() if count == len(asserts) and n not in bound], _DEFINED.findall(code)
+    names = [name for name in names if name in own] or [name for name in names if not hasattr(builtins, name)]
     if len(names) != 1:
         calls = f"call {' and '.join(sorted(names))}" if names else "call no function of the solution in every assert"
         raise DataError(f"field 'entry_point' is missing, the function's name, and the tests {calls}")
@@ -51,9 +57,9 @@ def tested_function(tests: str) -> str:
 
 
 def syntax_tree(field: str, source: str) -> ast.Module:
-    """``source`` parsed. Raises ``DataError`` that names ``field``."""
+    """``source`` parsed, tests without packed data. Raises ``DataError`` that names ``field``."""
     try:
-        return quiet_parse(source, LONGEST_SOURCE)
+        return quiet_parse(_PACKED.sub('""', source) if field == "tests" else source, LONGEST_SOURCE)
     except SyntaxError as error:
         raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
 

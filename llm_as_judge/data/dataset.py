@@ -4,10 +4,10 @@ Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any
 
 import yaml
 from pydantic import Field, TypeAdapter, model_validator
@@ -16,9 +16,6 @@ from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
 from llm_as_judge.data.record import Record
 from llm_as_judge.types import Kind, Problem
-
-#: How hidden tests are written: a function ``check(candidate)``, or assert statements after their setup code.
-TestStyle = Literal["check", "asserts"]
 
 
 class Split(Strict):
@@ -44,6 +41,12 @@ class Source(Strict):
     splits: Mapping[str, Split] = Field(min_length=1)
     pool: Names = Field(("train",), min_length=1)
     official: Mapping[str, str] = {"train": "train", "test": "test"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual(cls, given: dict[str, Any]) -> dict[str, Any]:
+        alone = {"pool": ["test"], "official": {"test": "test"}} if [*given.get("splits", ())] == ["test"] else {}
+        return {"page": f"https://huggingface.co/datasets/{given.get('hub')}", **alone, **given}
 
     @model_validator(mode="after")
     def _consistent(self) -> "Source":
@@ -90,7 +93,6 @@ class Dataset:
     source: Source
     metric: Metric = "accuracy"
     judge_line: str = ""
-    test_style: TestStyle = "check"
     split_of: Callable[[Record], str] | None = None
     variant: Callable[[Record], str] = lambda record: ""
 
@@ -102,3 +104,15 @@ OTHER = "?"
 def has_fields(*names: str) -> Callable[[Record], bool]:
     """A predicate for records that have all of ``names``."""
     return lambda record: set(names) <= record.keys()
+
+
+def derived(entry: Dataset, name: str, recognises: Callable[[Record], bool], **changes: Any) -> Dataset:
+    """The entry of a benchmark whose records have the form of another's."""
+
+    def parse(record: Record) -> Problem:
+        problem = entry.parse(record)
+        id_ = f"{name}/{problem.question.id.partition('/')[2]}"
+        return replace(problem, question=replace(problem.question, id=id_, dataset=name))
+
+    changes = {"variant": lambda record: "", "source": source_of(name), "split_of": None, **changes}
+    return replace(entry, parse=parse, recognises=recognises, **changes)

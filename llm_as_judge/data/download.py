@@ -87,6 +87,7 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
         for number, record in enumerate((record for records in by_config for record in records), 1):
             if number == 1:
                 DATASETS[name].parse(record)
+            record = record if DATASETS[name].recognises(record) else {**record, "dataset": name}
             yield (json.dumps(record, ensure_ascii=False, default=str) + "\n").encode("utf-8")
             if number % 500 == 0 or number == total:
                 progress(f"{name} {split}", number, total)

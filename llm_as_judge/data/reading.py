@@ -20,7 +20,7 @@ from typing import IO, Any, TypeVar, cast
 
 import msgspec
 
-from llm_as_judge.data.benchmarks import mmlu, squad2
+from llm_as_judge.data.benchmarks import choices, squad2
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError
 
@@ -170,12 +170,12 @@ def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
     header = None
     for row in csv.reader(line[:LONGEST].decode("utf-8-sig") for line in _lines(file)):
         if header is None:
-            header = [] if mmlu.is_row(row) else row
+            header = [] if choices.is_row(row) else row
             if header:
                 yield None
                 continue
         try:
-            yield mmlu.from_row(row) if not header else _by_column(header, row)
+            yield choices.from_row(row) if not header else _by_column(header, row)
         except DataError as error:
             yield error
 

@@ -4,16 +4,15 @@ A field that is missing or of the wrong type raises ``DataError`` with the reaso
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 Record = Mapping[str, Any]
-
-#: Line for the LLM judge on multiple-choice datasets.
-CHOICE_LINE = "The letter or the text of the option is the answer; where the two disagree it is False."
 
 
 def text_of(record: Record, key: str) -> str:
@@ -37,11 +36,14 @@ def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
     return value
 
 
-def mapping_of(record: Record, key: str) -> Record:
+def json_of(record: Record, key: str, kind: type = object) -> Any:
+    """The value of type ``kind`` under ``key``, which may be JSON in a text."""
     value = record.get(key)
-    if not isinstance(value, dict):
-        raise DataError(f"field {key!r} must be an object, got {short(value)}")
-    return value
+    with suppress(ValueError, RecursionError):
+        value = json.loads(value) if isinstance(value, str) else value
+        if isinstance(value, kind):
+            return value
+    raise DataError(f"field {key!r} must be JSON of a {kind.__name__}, got {short(value)}")
 
 
 def content_id(dataset: str, *parts: str) -> str:
@@ -71,16 +73,6 @@ def choice_problem(dataset: str, given: object, stem: str, labels: list[str], te
         answers.append(text)
     question = Question(given_id(dataset, given, shown), shown, "qa", dataset=dataset)
     return Problem(question, Reference(tuple(answers)))
-
-
-def choice_golds(parse: Callable[[Record], Problem]) -> Callable[[Record], tuple[str, ...]]:
-    """The right letter of a record, alone and as a chat model writes it."""
-
-    def golds(record: Record) -> tuple[str, ...]:
-        letter = parse(record).reference.answers[0]
-        return (letter, f"({letter})", f"The answer is {letter}.")
-
-    return golds
 
 
 def short(value: object) -> str:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 
 import msgspec
 
-from llm_as_judge.answers.code import last_block
+from llm_as_judge.answers.code import defining_block
 from llm_as_judge.answers.metrics import same_answers
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.evaluate import Given, evaluate
@@ -73,7 +73,7 @@ async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: Ru
     answered = [draft for draft in drafts if draft.outcome == "finished"] or list(drafts)
     if question.kind == "code":
         for draft in answered:
-            source = last_block(draft.answer or "")
+            source = defining_block(draft.answer or "", question.entry_point or "")
             tests = question.public_tests or (f"assert callable({question.entry_point})",)
             if all([(await run_assert(run_code, source, test)).passed for test in tests]):
                 return draft

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from typing import Any, ClassVar
 
-from llm_as_judge.answers.code import defines, defining_block, is_name
+from llm_as_judge.answers.code import PROGRAM, defines, defining_block, is_name
 from llm_as_judge.operators.base import Operator, Toolbox, cut_off, result
 from llm_as_judge.operators.reading import chosen_letter, field, truth
 from llm_as_judge.sandbox.public_test import run_assert
@@ -57,7 +57,7 @@ class CustomCodeGenerate(Operator):
     async def __call__(self, problem: str, entry_point: str, instruction: str) -> dict[str, Any]:
         prompts, question = self.tools.prompts, self.tools.question
         signature = _signature(entry_point, question.text)
-        prompt = prompts.custom_code_generate.format(
+        prompt = _asking(prompts.custom_code_generate, entry_point).format(
             instruction=prompts.instruction.format(instruction=instruction) if instruction else "",
             problem=problem,
             entry_point=entry_point,
@@ -155,7 +155,7 @@ class Test(Operator):
         for _ in range(test_loop):
             if failure is None:
                 break
-            prompt = self.tools.prompts.test.format(
+            prompt = _asking(self.tools.prompts.test, entry_point).format(
                 problem=problem, solution=source, test=failure[0], error=failure[1], entry_point=entry_point
             )
             source = defining_block(await self.tools.ask(self.NAME, prompt), entry_point) or source
@@ -220,6 +220,11 @@ class Revise(Operator):
             whole = reply.reply.strip() if revised is None and not cut else ""
             return result(parse_ok=False, error="no <solution> in the reply", solution=whole or solution)
         return result(solution=revised)
+
+
+def _asking(template: str, entry_point: str) -> str:
+    """A prompt that asks for a function, or for a whole program if that is tested."""
+    return template.replace("function {entry_point}", "program") if entry_point == PROGRAM else template
 
 
 def _signature(entry_point: str, text: str) -> str:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from llm_as_judge.errors import DataError
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
+from llm_as_judge.sandbox.program import as_function
 from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
 from llm_as_judge.sandbox.split_plan import plan
 from llm_as_judge.sandbox.zygote_client import Child
@@ -32,7 +34,7 @@ async def judge(
     and for tests that fail before they call the function.
     """
     how = plan(tests, prelude, entry_point)
-    job = {"source": solution, "prelude": prelude, "entry_point": entry_point}
+    job = {"source": as_function(solution, entry_point), "prelude": prelude, "entry_point": entry_point}
     if how.obstacle:
         return await _judge_together(run, job, tests, how.obstacle)
     split = {"tests": tests, "modules": how.modules, "numpy": how.numpy}
@@ -59,6 +61,7 @@ async def _judge_apart(
         """Carry calls from the tests' child to the solution's and values back, until one of them ends."""
         nonlocal changed, called
         served, tested = children
+        tested.allow(limits.TESTS_BYTES)
         # The tests' child sets up while the solution is executed.
         await served.send({**job, "kind": "solution"})
         await tested.send({**job, **tests, "kind": "split tests", "source": ""})
@@ -80,7 +83,7 @@ async def _judge_apart(
     served, tested = await run(converse, 2, bool(tests["numpy"]))
     if tested.end.get("end") == "unsplittable":
         return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
-    if tested.outcome == "raised" and not called:
+    if tested.outcome in ("raised", "memory") and not called:
         raise DataError(f"the tests fail before they call {job['entry_point']!r}: {tested.error}")
     last = served if tested.killed_for == _STOPPED else tested
     passed = last is tested and tested.outcome == "finished"

@@ -2,5 +2,6 @@
 
 OUTPUT_BYTES = 1_000_000  # printed by a run
 FRAME_BYTES = 4_000_000  # of one message, and of all calls of a workflow in memory
+TESTS_BYTES = 64_000_000  # of one message of hidden tests that run apart from the solution
 OPEN_FILES = 32  # descriptors
 CONCURRENT_CALLS = 8  # operator calls of a workflow at once; further ones wait

@@ -7,8 +7,10 @@ import ast
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from llm_as_judge.answers.code import quiet_parse
+from llm_as_judge.answers.code import PROGRAM, quiet_parse
+from llm_as_judge.sandbox.program import as_function
 from llm_as_judge.sandbox.results import CodeResult
+from llm_as_judge.sandbox.split_plan import mentioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class AssertResult:
 
 async def run_assert(run_code: Callable[..., Awaitable[CodeResult]], solution: str, statement: str) -> AssertResult:
     """Run one assert after the solution by ``Sandbox.run_code``; ``SyntaxError`` if ``statement`` is something else."""
+    if PROGRAM in mentioned(ast.walk(quiet_parse(statement))):
+        solution = as_function(solution, PROGRAM)
     run = await run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
     if run.outcome != "finished":
         return AssertResult(False, error=run.error or run.outcome)

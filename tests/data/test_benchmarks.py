@@ -16,7 +16,7 @@ from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.assembly.check import GoldReport, check_golds
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.data import forms
-from llm_as_judge.data.benchmarks import gsm8k, humaneval, math, mbpp, mmlu, squad2
+from llm_as_judge.data.benchmarks import choices, humaneval, math, mbpp, squad2
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.problems import read_problems
@@ -69,7 +69,7 @@ def test_the_hubs_shape_and_the_release_give_the_same_problems(samples: Path, tm
 
 def test_gsm8k_math_and_squad_take_their_answers() -> None:
     for written, answer in {"1,234": "1234", "-5": "-5", "$1,000": "1000", "3.50": "3.50"}.items():
-        problem = gsm8k.parse({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
+        problem = math.parse_gsm8k({"question": "q", "answer": f"12 #### x\r\n#### {written}\r\n"})
         assert problem.reference.answers == (answer,)
     solution = r"Guess \boxed{1}. Then $x=\boxed{\frac{1}{2}}$."
     assert math.parse({"problem": "p", "solution": solution}).reference.answers == (r"\frac{1}{2}",)
@@ -138,8 +138,8 @@ def test_choices_are_in_the_text_and_letter_or_text_is_right(samples: Path) -> N
     right = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("B", "(B)", "shop", "B. shop")}
     wrong = {answer: matches(answer, problem.reference.answers, "qa") for answer in ("A", "volcano", "A. volcano")}
     assert all(right.values()) and not any(wrong.values())
-    record = mmlu.from_row(["q", "a", "b", "c", "d", "C"])
-    assert mmlu.parse(record) == mmlu.parse({**record, "answer": 2})
+    record = choices.from_row(["q", "a", "b", "c", "d", "C"])
+    assert choices.parse(record) == choices.parse({**record, "answer": 2})
     assert DATASETS["mmlu"].golds(record)[0] == "C"
 
 
@@ -199,27 +199,3 @@ async def test_a_wrong_gold_a_wrong_public_test_and_a_bad_record_are_found(tmp_p
     assert [id_ for id_, _ in found[1:]] == ["mbpp/701"] * 2
     assert any(reason.startswith("tests failed") for _, reason in found)
     assert any(reason.startswith("public test assert add(1, 2) == 3") for _, reason in found)
-
-
-async def test_suites_that_import_numpy_are_run_and_others_that_cannot_are_named(tmp_path: Path) -> None:
-    code = "def half(x):\n    return x / 2\n"
-    suite = (
-        "import numpy as np\n\ndef assertion(out, exp):\n"
-        "    if not out == exp:\n        assert np.allclose(out, exp)\n\n"
-        "for x, exp in [(0.3, 0.15), (7, 3.5)]:\n    assertion(half(x), exp)\n"
-    )
-    mbpp = {"task_id": 701, "text": "Halve.", "code": code, "test_list": ["assert half(4) == 2"], "test": suite}
-    he = {"task_id": "HumanEval/901", "prompt": "def half(x):\n    '''Halve x.'''\n", "entry_point": "half"}
-    he = {
-        **he,
-        "canonical_solution": "    return x / 2\n",
-        "test": f"{suite.rpartition('for ')[0]}def check(f):\n",
-    }
-    he["test"] += "    assertion(f(0.3), 0.15)\n"
-    wrong = {**mbpp, "task_id": 702, "code": code.replace("2", "3")}
-    lacks = {**mbpp, "task_id": 703, "test": suite.replace("import numpy as np", "import scipy.stats, numpy as np")}
-    report = await check(write_lines(tmp_path / "plus.jsonl", [mbpp, wrong, lacks]), DATASETS["mbpp"])
-    found = {(failure.id.rpartition("/")[2], failure.reason.partition(" ")[0]) for failure in report.failures}
-    assert found == {("702", "tests"), ("702", "public"), ("plus.jsonl:3", "mbpp/703:")}
-    assert any("No module named 'scipy'" in failure.reason for failure in report.failures)
-    assert not (await check(write_lines(tmp_path / "he.jsonl", [he]), DATASETS["humaneval"])).failures

@@ -30,20 +30,17 @@ MBPP = {
 
 
 def test_each_benchmark_has_its_own_name_in_results(tmp_path: Path) -> None:
-    suite = "for x, y in [(1, 2), (5, 10)]:\n    assert double(x) == y\n"
-    numpy = {**HUMANEVAL, "test": f"import numpy\n{HUMANEVAL['test']}"}
     wrong = []
     for name, record, expected in (
         ("raw/test.jsonl", GSM8K, ""), ("sums.jsonl", {**GSM8K, "answer": "#### 12"}, "sums"),
         ("gsm8k_test.jsonl", {**GSM8K, "answer": "#### 12"}, ""),
         ("x.jsonl", MATH, ""), ("contest.jsonl", {"problem": "?", "solution": "\\boxed{1}"}, "contest"),
         ("contest/test.jsonl", {"problem": "?", "solution": "\\boxed{1}", "answer": "1"}, "contest_test"),
-        ("x.jsonl", {**MATH, "subject": "Algebra", "unique_id": "test/algebra/1.json", "level": 1}, "math500"),
         ("science.jsonl", ARC, "science"), ("x.jsonl", {**ARC, "question_concept": "grass"}, ""),
         ("squad1.jsonl", SQUAD, "squad1"), ("x.jsonl", {**SQUAD, "is_impossible": False}, ""),
-        ("x.jsonl", HUMANEVAL, ""), ("x.jsonl", numpy, "humaneval_plus"),
+        ("x.jsonl", HUMANEVAL, ""),
         ("mine.jsonl", {**HUMANEVAL, "task_id": "HumanEval/900"}, "mine"),
-        ("x.jsonl", MBPP, ""), ("x.jsonl", {**MBPP, "test": suite}, "mbpp_plus"),
+        ("x.jsonl", MBPP, ""),
     ):  # fmt: skip
         (problem,) = read_problems(write_lines(tmp_path / name, [record]))
         if problem.benchmark != expected:

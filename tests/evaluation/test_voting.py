@@ -67,7 +67,7 @@ async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_
 
 @pytest.mark.parametrize("passing, correct", [(1, True), (2, False), (9, False)])
 async def test_code_is_the_first_draft_that_passes_public_tests(tmp_path: Path, passing: int, correct: bool) -> None:
-    drafts = [f"def f(): return {n}" for n in range(3)]
+    drafts = [f"```python\ndef f(): return {n}\n```\nfor example\n```\nf() == {n}\n```" for n in range(3)]
     bench, parts = voters("|".join(drafts))
 
     class Tested:
@@ -75,7 +75,7 @@ async def test_code_is_the_first_draft_that_passes_public_tests(tmp_path: Path, 
             return await bench.verdict(problem("c", "code", "", Reference((drafts[1],))), answer)
 
     async def run_code(source: str, **options: object) -> CodeResult:
-        return CodeResult("finished", value=[drafts[passing] in source if passing < 3 else False, "", ""])
+        return CodeResult("finished", value=[f"def f(): return {passing}\n" in source, "", ""])
 
     of = problem("c", "code", "mbpp", Reference(tests="assert f() == 1"))
     of = replace(of, question=replace(of.question, entry_point="f", public_tests=("assert f() > 0",)))

@@ -201,3 +201,16 @@ async def test_test_runs_public_tests_if_there_are_any_and_repairs_what_fails() 
     operator = build("Test", Chat(""), question=CODE, run_code=time_out)
     result = await operator(problem="p", solution=SQUARE, entry_point="f", test_loop=0)
     assert result["error"] == "assert f(2) == 4: timeout", "code that does not end"
+
+
+async def test_a_program_is_asked_for_and_repaired_as_one() -> None:
+    question = replace(CODE, entry_point="__main__", public_tests=("assert __main__('3') == '9'",))
+    chat, runner = Chat("```python\nprint(int(input()) ** 2)\n```"), Runner()
+    written = await build("CustomCodeGenerate", chat, question=question)(
+        problem="p", entry_point="__main__", instruction=""
+    )
+    test = build("Test", chat, question=question, run_code=runner)
+    result = await test(problem="p", solution="print(input())", entry_point="__main__")
+    assert written["parse_ok"] and result["result"] and result["solution"] == written["response"]
+    assert "the Python program" in chat.prompts[0] and "got '3', expected '9'" in chat.prompts[1]
+    assert not any("function __main__" in prompt for prompt in chat.prompts)

@@ -1,9 +1,9 @@
-"""HumanEval (Chen et al. 2021): complete a Python function from its signature and docstring.
+"""HumanEval (Chen et al. 2021) and HumanEval+ (Liu et al. 2023): complete a Python function from its docstring.
 
 Raw fields: ``task_id``; ``prompt`` (imports, helpers, signature, docstring); ``entry_point``; ``test`` (defines
 ``check(candidate)``); ``canonical_solution``. The docstring's examples with literal results (doctests, ``f(1) => 2``,
 ``f(1) should return 2``) are the public tests. Imports and helpers before the function are the prelude, because
-solutions may not repeat them.
+solutions may not repeat them. HumanEval+ has a larger suite in ``test``, which compares with numpy.
 """
 
 import ast
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, Dataset, derived, has_fields, source_of
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -37,12 +37,9 @@ def parse(record: Record) -> Problem:
     return Problem(question, Reference(tests=tests, prelude=prelude))
 
 
-def _variant(record: Record) -> str:
-    """HumanEval+ has numpy in its tests, as no test of HumanEval has."""
-    task = str(record["task_id"]).partition("/")
-    if task[0] != "HumanEval" or not task[2].isdigit() or int(task[2]) > 163:
-        return OTHER
-    return "humaneval_plus" if "numpy" in str(record["test"]) else ""
+def _published(record: Record) -> bool:
+    task = str(record.get("task_id")).partition("/")
+    return task[0] == "HumanEval" and task[2].isdigit() and int(task[2]) <= 163
 
 
 #: Mistakes in the docstrings: examples that the published solution and the hidden tests contradict (47: the median is
@@ -107,6 +104,11 @@ DATASET = Dataset(
     golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
-    variant=_variant,
+    variant=lambda record: "" if _published(record) else OTHER,
     source=source_of("humaneval"),
+)
+PLUS = derived(
+    DATASET,
+    "humaneval_plus",
+    lambda record: DATASET.recognises(record) and _published(record) and "numpy" in str(record["test"]),
 )

@@ -1,16 +1,29 @@
-r"""MATH (Hendrycks et al. 2021): competition problems with LaTeX answers.
+r"""GSM8K (Cobbe et al. 2021), word problems with one number as the answer; MATH (Hendrycks et al. 2021), MATH-500 and
+AIME, competition problems with LaTeX answers.
 
-Raw fields: ``problem``; ``solution``, whose last ``\boxed{}`` is the answer; ``level``; ``type``, the
+Raw fields of GSM8K: ``question``; ``answer``, a solution whose last line is ``#### N`` (N may have thousands
+separators). Of MATH: ``problem``; ``solution``, whose last ``\boxed{}`` is the answer; ``level``; ``type``, the
 subject. Later sets of this form (MATH-500, AIME, NuminaMath) have the answer in a field ``answer``.
 """
 
+from functools import partial
+
 from llm_as_judge.answers.extraction import last_boxed
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, Dataset, derived, has_fields, source_of
 from llm_as_judge.data.record import Record, content_id, optional_text, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 _SUBJECTS = "algebra counting_and_probability geometry intermediate_algebra number_theory prealgebra precalculus"
+
+
+def parse_gsm8k(record: Record) -> Problem:
+    question, solution = text_of(record, "question"), text_of(record, "answer")
+    _, mark, answer = solution.rpartition("####")
+    answer = answer.strip().replace(",", "").lstrip("$")
+    if not mark or not answer:
+        raise DataError("field 'answer' has no '#### N' line")
+    return Problem(Question(content_id("gsm8k", question), question, "math", dataset="gsm8k"), Reference((answer,)))
 
 
 def parse(record: Record) -> Problem:
@@ -26,16 +39,25 @@ def parse(record: Record) -> Problem:
 
 def _golds(record: Record) -> tuple[str, ...]:
     """The solution, or the answer if the solution has no box."""
-    solution = text_of(record, "solution")
+    solution = optional_text(record, "solution")
     return (solution,) if last_boxed(solution) else parse(record).reference.answers
 
 
-def _variant(record: Record) -> str:
-    if {"unique_id", "subject"} <= record.keys():
-        return "math500"
-    return "" if {"level", "type"} <= record.keys() else OTHER
+def _of_year(year: str, record: Record) -> bool:
+    named, known = record.get("dataset") == f"aime{year[2:]}", {"problem", "url"} <= record.keys()
+    return named or (known and str(record.get("year")) == year)
 
 
+GSM8K = Dataset(
+    domain="math",
+    parse=parse_gsm8k,
+    golds=lambda record: (text_of(record, "answer"),),
+    recognises=lambda record: "question" in record and "#### " in str(record.get("answer", "")),
+    metric="gsm8k",
+    judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
+    variant=lambda record: "" if "<<" in str(record["answer"]) else OTHER,
+    source=source_of("gsm8k"),
+)
 DATASET = Dataset(
     domain="math",
     parse=parse,
@@ -44,6 +66,11 @@ DATASET = Dataset(
     metric="math",
     judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
     "is not a closed one, and every solution must be there.",
-    variant=_variant,
+    variant=lambda record: "" if {"level", "type"} <= record.keys() else OTHER,
     source=source_of("math"),
+)
+MATH500 = derived(DATASET, "math500", has_fields("problem", "answer", "subject", "unique_id"))
+AIME24, AIME25 = (
+    derived(DATASET, f"aime{year[2:]}", partial(_of_year, year), golds=lambda record: (str(record["answer"]),))
+    for year in ("2024", "2025")
 )

@@ -1,4 +1,4 @@
-"""MBPP (Austin et al. 2021): short Python functions described in a sentence.
+"""MBPP (Austin et al. 2021) and MBPP+ (Liu et al. 2023): short Python functions described in a sentence.
 
 Raw fields: ``task_id``; ``text`` (``prompt`` in the sanitized split); ``code`` (the gold solution);
 ``test_list`` (asserts); ``test_setup_code`` or ``test_imports``; ``challenge_test_list``. The first assert is
@@ -6,11 +6,8 @@ public, all of them are hidden; MBPP+ has a larger hidden suite in ``test``. ``t
 solution, because the setup of tasks 367 and 927 uses classes that the solution defines.
 """
 
-import builtins
-import re
-
-from llm_as_judge.data.code_tests import called_names, check_tests, syntax_tree
-from llm_as_judge.data.dataset import Dataset, source_of
+from llm_as_judge.data.code_tests import check_tests, tested_function
+from llm_as_judge.data.dataset import Dataset, derived, source_of
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -21,26 +18,16 @@ def parse(record: Record) -> Problem:
     if not asserts:
         raise DataError("field 'test_list' is empty")
     setup = optional_text(record, "test_setup_code").strip()
-    hidden = [*asserts, *_lines(record, "challenge_test_list", optional=True)]
+    hidden = [*asserts, *_lines(record, "challenge_test_list")]
     # ten gold solutions use math without importing it
     suite = optional_text(record, "test")  # MBPP+
     tests = suite or "\n".join([*([setup] if setup else []), *hidden])
-    prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports", optional=True)]))
-    entry_point = called_function(asserts[0], optional_text(record, "code"))
+    prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports")]))
+    entry_point = tested_function("\n".join(asserts), optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
     id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
     question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp")
     return Problem(question, Reference(tests=tests, prelude=prelude))
-
-
-def called_function(test: str, code: str = "") -> str:
-    """The function that ``test`` calls: one defined in ``code``, else the first that is not a builtin."""
-    called = called_names(syntax_tree("test_list", test))
-    defined = re.findall(r"^def (\w+)", code, re.MULTILINE)
-    named = [name for name in called if name in defined] or [n for n in called if not hasattr(builtins, n)]
-    if not named:
-        raise DataError(f"test calls no function of its own: {test!r}")
-    return named[0]
 
 
 def split_of(record: Record) -> str:
@@ -56,10 +43,8 @@ def _task_id(record: Record) -> int:
     return number
 
 
-def _lines(record: Record, key: str, *, optional: bool = False) -> list[str]:
-    if optional and record.get(key) is None:
-        return []
-    return [plain_lines(line).strip() for line in list_of(record, key) if line.strip()]
+def _lines(record: Record, key: str) -> list[str]:
+    return [plain_lines(line).strip() for line in list_of({key: record.get(key) or []}, key) if line.strip()]
 
 
 DATASET = Dataset(
@@ -68,8 +53,7 @@ DATASET = Dataset(
     golds=lambda record: (text_of(record, "code"),),
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
-    test_style="asserts",
     split_of=split_of,
-    variant=lambda record: "mbpp_plus" if record.get("test") else "",
     source=source_of("mbpp"),
 )
+PLUS = derived(DATASET, "mbpp_plus", lambda record: DATASET.recognises(record) and bool(record.get("test")))
