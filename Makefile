@@ -71,8 +71,10 @@ small: setup data/mixed/train_mixed.jsonl  ## warm up Qwen2.5-Coder-0.5B, policy
 	@$(BIN)/llm-as-judge warmup --config config/small.yaml $(ARGS)
 	@$(BIN)/llm-as-judge train --config config/small.yaml --set model.adapter=checkpoints/qwen25-coder-0.5b/small_warmup $(ARGS)
 
-real: override ARGS += --device cuda:0 --set max_steps=40 --set num_return_sequences_in_group=6
-real: small  ## the same on a GPU, 40 steps of 4 x 6
+real: override ARGS += --device cuda:0 --set varied=0.05 --set max_steps=33 --set rollout_batch_size=16 \
+	--set num_return_sequences_in_group=12 --set learning_rate=5e-5 --set training.warmup_steps=2 --set training.beta=0.2 \
+	--set executor.max_tokens=400 --set executor.concurrency=192 --set rollout_concurrency=192
+real: small  ## the same on a GPU, 33 steps of 16 x 12
 
 data/mixed/train_mixed.jsonl:
 	@$(PIP) -e '.[data,math]'
