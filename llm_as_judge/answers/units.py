@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from importlib.resources import files
 
 from llm_as_judge.answers.notation import number
 from llm_as_judge.answers.restating import asked
@@ -25,32 +26,12 @@ class Unit:
 
 _SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "length/time", "units"))
 _SILENT_SIGNS = frozenset("$€£¥°")
-
-# fmt: off
-_TABLE = """
-length 1000 km kilometer kilometre | 1 m meter metre | 1/100 cm centimeter centimetre | 1/1000 mm millimeter millimetre
-length 1609.344 mile mi | 0.9144 yard yd | 0.3048 foot feet ft | 0.0254 inch inches
-time 1 s sec second | 60 min minute 分钟 | 3600 h hr hour 小时 | 86400 day 天 | 604800 week
-years 1/12 month | 1 year yr
-mass 1000 kg kilogram 公斤 千克 | 1 g gram | 1/1000 mg milligram | 453.59237 pound lb | 28.349523125 ounce oz
-volume 1 l L liter litre | 1/1000 ml mL milliliter millilitre | 3.785411784 gallon gal
-area 1 sqm
-units 1 unit
-length/time 5/18 kph | 0.44704 mph
-% 1/100 % percent percentage pct
-° 1 ° degree
-$ 1 $ dollar USD usd | 1/100 cent ¢
-€ 1 € euro EUR
-£ 1 £ GBP
-¥ 1 ¥ JPY
-"""
-# fmt: on
 _SQUARED, _CUBED = ("square {}", "sq {}", "sq. {}", "{}^2"), ("cubic {}", "{}^3")
 
 
 def _read() -> dict[str, Unit]:
     units: dict[str, Unit] = {}
-    for line in _TABLE.strip().splitlines():
+    for line in files(__package__).joinpath("units.txt").read_text(encoding="utf-8").splitlines():
         quantity, _, rest = line.partition(" ")
         for group in rest.split(" | "):
             size, *names = group.split()

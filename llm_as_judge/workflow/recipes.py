@@ -11,68 +11,16 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from importlib.resources import files
 from random import Random
+
+import yaml
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Kind
 from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
-_DRAFTS: dict[Kind, tuple[str, ...]] = {
-    "math": ("Custom", "AnswerGenerate", "Programmer"),
-    "code": ("CustomCodeGenerate", "Custom"),
-    "qa": ("Custom", "AnswerGenerate", "Programmer"),
-}
-_AFTER: dict[Kind, tuple[tuple[str, ...], ...]] = {
-    "math": ((), ("Format",), ("Review",), ("Review", "Format")),
-    "code": ((), ("Test",), ("Review",), ("Review", "Test"), ("Test", "Review")),
-    "qa": ((), ("Format",), ("Review",), ("Review", "Format")),
-}
-#: Idioms: two for one draft, two for several, one for an early end.
-_ONE = ("{answer} = (await {draft})['{key}']", "draft = await {draft}\n{answer} = draft['{key}']")
-_SEVERAL = (
-    "{drafts} = []\nfor _ in range({samples}):\n    draft = await {draft}\n    {drafts}.append(draft['{key}'])",
-    "replies = await asyncio.gather(*[{draft} for _ in range({samples})])\n"
-    "{drafts} = [reply['{key}'] for reply in replies]",
-)
-_EARLY_END = """\
-first = (await {draft})['{key}']
-second = (await {draft})['{key}']
-if first == second:
-    return first, 0.0
-third = (await {draft})['{key}']"""
-_INSTRUCTIONS: dict[Kind, tuple[str, ...]] = {
-    "math": (
-        "Solve the problem step by step, then give the final number.",
-        "Think carefully and end with the result alone.",
-        "Write down what is known, then work out what is asked.",
-        "Give only the final answer.",
-    ),
-    "code": (
-        "Write a complete function of the given name.",
-        "Mind empty and extreme inputs.",
-        "Return only Python code.",
-        "Choose a simple solution that is certainly right.",
-    ),
-    "qa": (
-        "Answer in the fewest words that the context supports.",
-        "Find the sentence that answers the question, then answer.",
-        "Give only the answer.",
-        "Choose the best answer and give nothing else.",
-    ),
-}
-#: Attributes of operators, in addition to their own name.
-_ATTRIBUTES = {
-    "Custom": ("ask", "model"),
-    "AnswerGenerate": ("answerer", "solver"),
-    "Programmer": ("calculate",),
-    "CustomCodeGenerate": ("coder", "code_generate"),
-    "ScEnsemble": ("vote", "ensemble"),
-    "MdEnsemble": ("elect",),
-    "Format": ("formatter",),
-    "Review": ("critic",),
-    "Revise": ("editor",),
-    "Test": ("tester",),
-}
+_PARTS = yaml.safe_load(files(__package__).joinpath("recipes.yaml").read_text(encoding="utf-8"))
 _ANSWERS = ("answer", "solution", "result", "final")
 _SEVERAL_DRAFTS = ("drafts", "solutions", "candidates")
 #: Share of attributes that have their operator's name, by which a small model learns the operator's arguments first.
@@ -105,9 +53,9 @@ class Recipe:
 def recipes(domain: Kind, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
     ensembles = ("ScEnsemble", "MdEnsemble")
-    for draft, after in itertools.product(_DRAFTS[domain], _AFTER[domain]):
+    for draft, after in itertools.product(_PARTS["drafts"][domain], _PARTS["after"][domain]):
         several = itertools.product((2, 3, 4, 5), ensembles)
-        made = [Recipe(draft, after=after), *(Recipe(draft, *each, after=after) for each in several)]
+        made = [Recipe(draft, after=tuple(after)), *(Recipe(draft, *each, after=after) for each in several)]
         made += [Recipe(draft, 3, ensemble, early_end=True, after=after) for ensemble in ensembles]
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
@@ -143,9 +91,11 @@ def write(
     attribute = {}
     for name in recipe.operators:
         alike = not vary or rng.random() < _NAMED_ALIKE
-        attribute[name] = attribute_of(name) if alike else rng.choice(_ATTRIBUTES[name])
+        attribute[name] = attribute_of(name) if alike else rng.choice(_PARTS["attributes"][name])
     answer, drafts = (rng.choice(names) if vary else names[0] for names in (_ANSWERS, _SEVERAL_DRAFTS))
-    instruction = repr(_INSTRUCTIONS[domain][0] if one_instruction else rng.choice(_INSTRUCTIONS[domain]))
+    instruction = repr(
+        _PARTS["instructions"][domain][0] if one_instruction else rng.choice(_PARTS["instructions"][domain])
+    )
 
     def call(name: str) -> str:
         values = {
@@ -157,7 +107,7 @@ def write(
     def taken(name: str) -> str:
         return f"{answer} = (await {call(name)})['{answer_key(OPERATORS[name])}']"
 
-    idioms = _ONE if recipe.samples == 1 else (_EARLY_END,) if recipe.early_end else _SEVERAL
+    idioms = _PARTS["one" if recipe.samples == 1 else "early_end" if recipe.early_end else "several"]
     idiom = idioms[len(idioms) > 1 and vary and rng.random() < 0.5]
     key = answer_key(OPERATORS[recipe.draft])
     parts = [idiom.format(answer=answer, drafts=drafts, draft=call(recipe.draft), key=key, samples=recipe.samples)]

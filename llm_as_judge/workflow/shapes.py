@@ -7,44 +7,18 @@ a very small model needs the name just before the code that depends on it.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.resources import files
+
+import yaml
 
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import DOMAINS, Kind
 from llm_as_judge.workflow.structure import normalise_code
 from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
-#: Draft -> attribute and operator.
-_DRAFTS = {
-    "direct": ("custom", "Custom"),
-    "answer": ("answer_generate", "AnswerGenerate"),
-    "program": ("programmer", "Programmer"),
-    "code": ("code_generate", "CustomCodeGenerate"),
-}
-#: Ending -> the body; ``{draft}`` is the call of the draft, ``{field}`` its field.
-_ENDINGS = {
-    "once": """\
-result = await {draft}
-return result['{field}'], 0.0""",
-    "vote": """\
-solutions = []
-for i in range(3):
-    result = await {draft}
-    solutions.append(result['{field}'])
-result = await self.sc_ensemble(solutions=solutions, problem=problem)
-return result['response'], 0.0""",
-    "review": """\
-result = await {draft}
-solution = result['{field}']
-check = await self.review(problem=problem, solution=solution)
-if not check['review_result']:
-    result = await self.revise(problem=problem, solution=solution, feedback=check['feedback'])
-    solution = result['solution']
-return solution, 0.0""",
-    "test": """\
-result = await {draft}
-result = await self.test(problem=problem, solution=result['{field}'], entry_point={entry})
-return result['solution'], 0.0""",
-}
+_PARTS = yaml.safe_load(files(__package__).joinpath("shapes.yaml").read_text(encoding="utf-8"))
+_DRAFTS: Mapping[str, tuple[str, str]] = _PARTS["drafts"]  # -> attribute and operator
+_ENDINGS: Mapping[str, str] = _PARTS["endings"]  # -> body
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +76,8 @@ class Example:
     workflow: str
 
 
-#: A problem of each domain, and the shapes that show most of what a workflow can be, the best first.
-_EXAMPLES: Mapping[Kind, tuple[str, tuple[str, ...]]] = {
-    "math": (
-        "A baker packs 12 boxes of 8 rolls and sells three quarters of them. How many rolls are left?",
-        ("answer_vote", "answer", "program", "direct"),
-    ),
-    "code": (
-        "Write a function that returns the words that occur more than once in a text, sorted.\n"
-        "entry_point: repeated_words",
-        ("code_test", "code", "direct"),
-    ),
-    "qa": (
-        "Context: The Ilse rises near Altdorf and joins the Main at Ochsenfurt.\nQuestion: Where does the Ilse end?",
-        ("answer_review", "answer", "direct"),
-    ),
-}
-
-
 def example(domain: Kind, operators: Collection[str]) -> list[Example]:
     """At most one example of a domain that calls only ``operators``, shown until the experience buffer has better."""
-    problem, names = _EXAMPLES[domain]
+    problem, names = _PARTS["examples"][domain]
     usable = [name for name in names if name in shapes_of(operators)]
     return [Example(problem, normalise_code(workflow(SHAPES[name], domain))) for name in usable[:1]]
