@@ -127,5 +127,5 @@ gpu: peers  ## test this machine's GPU: tests, a 7B update, five training steps
 bench: peers  ## measure our parts against their peers: one table of claims, also in docs/reports/performance.md
 	@OMP_NUM_THREADS=1 $(BIN)/python benchmarks/summary.py $(ARGS)
 
-bench-methods: setup  ## measure AFlow-style search, ScoreFlow-style DPO and choosers without RL on the nano models
-	@for file in aflow score_dpo choosers; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/methods/$$file.py $(ARGS) || exit 1; done
+bench-methods: peers  ## measure GEPA, AFlow-style search, ScoreFlow-style DPO and choosers without RL on the nano models
+	@for file in aflow score_dpo choosers gepa_search; do OMP_NUM_THREADS=1 $(BIN)/python benchmarks/methods/$$file.py $(ARGS) || exit 1; done

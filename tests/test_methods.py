@@ -8,14 +8,17 @@ from random import Random
 
 import pytest
 import torch
+from helpers.finished import EMBEDDED
 from helpers.rollouts import problem, record_of, rollout
 from helpers.update_case import batch, fresh
 from torch.nn.functional import logsigmoid
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import RewardConfig
+from llm_as_judge.evaluation.evaluate import Given
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.types import Question
+from llm_as_judge.types import Problem, Question
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks/methods"))
 
@@ -93,3 +96,30 @@ def test_choosers_find_what_the_words_tell_and_the_domain_alone_does_not() -> No
     shares = {name: float((choice == pears[30:]).float().mean()) for name, choice in chosen.items()}
     assert shares["best per domain"] == pytest.approx(2 / 3)
     assert shares["nearest neighbours"] >= 0.95 and shares["logistic regression"] >= 0.95, shares
+
+
+async def test_gepa_keeps_what_is_right_more_often_and_ends_with_its_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gepa", reason="gepa is not installed: make peers")
+    import gepa_search
+
+    async def evaluate(problems: Sequence[Problem], author: Given, parts: object) -> list[RolloutEvent]:
+        made = [rollout(one, "Programmer" in author.source(one.question), tokens=10) for one in problems]
+        return [record_of(i, 0, one) for i, one in enumerate(made)]
+
+    async def propose(domain: str, text: str, examples: Sequence[object]) -> str:
+        return text.replace("Custom", "Programmer") if domain == "math" else text
+
+    monkeypatch.setattr(gepa_search, "evaluate", evaluate)
+    config = load_config(EMBEDDED)
+    found, adapter = await gepa_search.search(config, 10_000, None, propose)
+    best = found.best_candidate
+    assert "Programmer" in best["math"] and "Programmer" not in best["qa"] + best["code"]
+    assert adapter.tokens < 10_000, "nothing new is proposed: it ends before its tokens are spent"
+    assert len(adapter.known) * 10 == adapter.tokens, "a workflow ran twice on a problem"
+    assert (await gepa_search.search(config, 300, None, propose))[1].tokens <= 60 * 10 + 9 * 10
+
+    async def failing(domain: str, text: str, examples: Sequence[object]) -> str:
+        raise OSError("the endpoint is away")
+
+    with pytest.raises(RuntimeError, match="the endpoint is away"):
+        await gepa_search.search(config, 10_000, None, failing)

@@ -3,23 +3,28 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.baselines import row
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import json_text
 
 
-def arguments(description: str) -> tuple[Config, int, int | None]:
-    """The configuration, the executor tokens that the method may use, and the number of problems it is measured on."""
+def arguments(description: str, **own: str) -> tuple[Any, ...]:
+    """The configuration, the executor tokens that the method may use, the number of problems it is measured on.
+
+    After them the values of the method's ``own`` options, which are given with their help.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--config", type=Path, default=Path("config/embedded.yaml"))
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="setting, repeatable")
     parser.add_argument("--tokens", type=int, default=200_000, help="executor tokens for the search or the training")
     parser.add_argument("--limit", type=int, default=None, help="number of held-out problems")
+    for name, text in own.items():
+        parser.add_argument(f"--{name}", default=None, help=text)
     given = parser.parse_args()
-    return load_config(given.config, given.set), given.tokens, given.limit
+    return load_config(given.config, given.set), given.tokens, given.limit, *(getattr(given, name) for name in own)
 
 
 def report(name: str, records: Sequence[RolloutEvent], tokens: int) -> None:
