@@ -119,14 +119,15 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
         parts = TrainerParts(
             policy=author.policy,
             engine=author.engine,
+            sampling=PLAIN,
             sampler=open_problems(config).sampler,
-            build_prompt=lambda question, step: author.prompt(question),
+            prompt=author.prompt,
             rollout=services.training,
             log=lambda kind, /, **fields: None,
             checkpoint_dir=folder / "steps",
             on_step=step_done,
         )
-        await Trainer(parts, config).train(steps)
+        await Trainer(parts, config.training).train(steps)
     (begin, _, cpu, calls), (end, _, cpu_end, calls_end) = marks[lookahead], marks[-1]
     n = len(marks) - 1 - lookahead
     return Run(

@@ -94,7 +94,7 @@ class ExperienceBuffer:
                 self.add(Experience(*what, ran.shape, ran.digest))
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows for the most similar problems; ``workflow.prompt`` keeps those that fit."""
+        """Good workflows for the most similar problems; the pipeline shows those that fit."""
         experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 

@@ -8,7 +8,7 @@ contract for any instruct model, and shows an example until the experience buffe
     ids = policy.encode(layer1(question, examples))
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -133,15 +133,6 @@ class Layer1:
         )
         user = _request(question, guidance, f"{question.statement}{entry}")
         return Prompt(self.system, user, turns, HEAD if config.prefill else "")
-
-    def within(
-        self, question: Question, examples: Sequence[Example], fits: Callable[[Prompt], bool]
-    ) -> tuple[Prompt, int]:
-        """The prompt with as many of the best ``examples``, contexts and all, as ``fits`` allows; and their number."""
-        for shown in range(len(examples), 0, -1):
-            if fits(prompt := self(question, examples[:shown])):
-                return prompt, shown
-        return self(question), 0
 
 
 def _request(question: Question, guidance: Guidance, problem: str) -> str:

@@ -32,6 +32,7 @@ from llm_as_judge.types import (
     Rollout,
     Verdict,
 )
+from llm_as_judge.workflow.shapes import Example
 
 VOCABULARY = 24
 EOS = 1
@@ -140,8 +141,8 @@ def greedy(base: Any, prompt: Sequence[int], count: int) -> list[int]:
     return ids[len(prompt) :]
 
 
-def build_prompt(question: Question, step: int) -> Prompt:
-    return Prompt("4 5 6 7 8", question.text)
+def prompt(question: Question, examples: Sequence[Example] = ()) -> Prompt:
+    return Prompt("4 5 6 7 8", " ".join([question.text, *(example.workflow for example in examples)]))
 
 
 def problem(number: int, text: str | None = None) -> Problem:
@@ -170,6 +171,9 @@ class ListBuffer:
 
     def update(self, groups: Sequence[Group], step: int) -> None:
         self.texts += [r.completion.text for g in groups for r in g.rollouts if r.verdict.correct]
+
+    def examples(self, question: Question) -> list[Example]:
+        return []
 
     def save(self) -> None: ...
 
@@ -264,12 +268,15 @@ def bandit_trainer(
         "rollout_batch_size": 4, "num_return_sequences_in_group": 6, "learning_rate": 1e-2, "response_max_length": 4,
         "save_every": 0,
     }  # fmt: skip
+    config = config_of({**defaults, **settings})
+    generation = config.generation
     return Trainer(
         TrainerParts(
             policy=policy,
             engine=LocalEngine(policy, policy.tokenizer),
+            sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
             sampler=CountingSampler(),
-            build_prompt=build_prompt,
+            prompt=prompt,
             rollout=RolloutParts(runner or EchoRunner(), judge or LuckyJudge(), ten_or_minus_five),
             log=(events or Events()).log,
             checkpoint_dir=directory,
@@ -277,7 +284,7 @@ def bandit_trainer(
             on_step=None if reports is None else reports.append,
             evaluate=evaluate,
         ),
-        config_of({**defaults, **settings}),
+        config.training,
     )
 
 
