@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, Timer
 from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
-from llm_as_judge.types import Attempt, Completion, Group, Problem, Prompt, Question
+from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
 from llm_as_judge.workflow.prompt import Layer1
 
 #: Seeds of a batch's repairs are numbered from here, above those of refills.
@@ -186,18 +187,10 @@ class Pipeline:
                 loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         try:
-            sampled = await on_device(
-                timer.timed("generate", parts.engine.generate),
-                [ids for _, ids, _ in drawn],
-                config.num_return_sequences_in_group,
-                sampling=parts.sampling,
-                max_new_tokens=config.response_max_length,
-                seed=seed_of(config.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
-                on_completion=start,
-            )
-            completions = [
-                [replace(c, prefill=head) for c in group] for group, (*_, head) in zip(sampled, drawn, strict=True)
-            ]
+            work, stream = timer.timed("generate", self._generate), 1 + refill if refill else 0  # 1: shuffled rewards
+            prompts = [ids for _, ids, _ in drawn]
+            found = await on_device(work, step, stream, prompts, config.num_return_sequences_in_group, start)
+            completions = [[replace(c, prefill=p) for c in group] for group, (*_, p) in zip(found, drawn, strict=True)]
             batch = replace(batch, completions=completions)
             if repairs:
                 places = [(place, member) for place, group in enumerate(completions) for member in range(len(group))]
@@ -240,23 +233,28 @@ class Pipeline:
         self, batch: Batch, failed: Mapping[Place, Attempt], timer: Timer, weights: Sequence[Tensor]
     ) -> Batch:
         """``batch`` with another turn of the episodes that ``failed``, by the adapter's ``weights``."""
-        parts, config = self._parts, self._config
+        parts, stream = self._parts, _REPAIRS * (1 + batch.turns) + batch.refill
 
         def sample() -> list[Completion]:
             with parts.policy.holding(weights) if weights else nullcontext():
                 parts.engine.sync(parts.policy, batch.version)
                 return next_turns(
                     parts.policy,
-                    parts.engine,
+                    partial(self._generate, batch.step, stream),
                     [batch.episode(*key)[0] for key in failed],
                     [attempt.told for attempt in failed.values()],
-                    sampling=parts.sampling,
-                    max_new_tokens=config.response_max_length,
-                    seed=seed_of(config.seed, batch.step, _REPAIRS * (1 + batch.turns) + batch.refill),
                 )
 
         sampled = await on_device(timer.timed("generate", sample))
         return batch.with_turn(dict(zip(failed, zip(sampled, failed.values(), strict=True), strict=True)))
+
+    def _generate(
+        self, step: int, stream: int, prompts: Sequence[Sequence[int]], n: int = 1, start: OnCompletion | None = None
+    ) -> list[list[Completion]]:
+        return self._parts.engine.generate(
+            prompts, n, sampling=self._parts.sampling, max_new_tokens=self._config.response_max_length,
+            seed=seed_of(self._config.seed, step, stream), on_completion=start,
+        )  # fmt: skip
 
     def _collector(self, batch: Batch) -> Collector:
         parts = self._parts.rollout

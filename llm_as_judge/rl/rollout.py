@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
@@ -50,6 +50,8 @@ Place = tuple[int, int]
 OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
+#: Samples one completion of each prompt.
+Generate = Callable[[Sequence[Sequence[int]]], list[list[Completion]]]
 
 
 class Engine(Protocol):
@@ -92,17 +94,15 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 def next_turns(
-    policy: "Policy", engine: Engine, completions: Sequence[Completion], told: Sequence[str], **request: Any
+    policy: "Policy", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
-    """Each of ``completions`` with one more turn, by the engine's current weights, after what it is ``told``.
+    """Each of ``completions`` with one more turn, which ``generate`` samples, after what it is ``told``.
 
     The prompt of a turn is the ids of the earlier ones, as sampled, and those of a user turn: nothing is decoded and
     tokenised again. An episode is one sequence, of which the policy's own tokens are trained on (``Completion.mask``).
-    ``request``: the other arguments of ``Engine.generate``.
     """
     prompts = [policy.told(completion, text) for completion, text in zip(completions, told, strict=True)]
-    turns = engine.generate(prompts, 1, **request)
-    return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in turns), strict=True)]
+    return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in generate(prompts)), strict=True)]
 
 
 def extract_code(text: str, prefill: str = "") -> str:
