@@ -60,9 +60,9 @@ def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]
         loaded = plain_yaml(path)
     except ConfigError as error:
         raise ConfigError(f"guidance file {path}: {error}") from error
-    if not isinstance(loaded, dict) or not set(DOMAINS) <= set(loaded) <= {*DOMAINS, *others}:
-        known = ", ".join((*DOMAINS, *others))
-        raise ConfigError(f"guidance file {path} must map exactly {known} to text, got {loaded!r}")
+    known = (*DOMAINS, *others)
+    if not isinstance(loaded, dict) or not set(DOMAINS) <= set(loaded) <= set(known):
+        raise ConfigError(f"guidance file {path} must map exactly {', '.join(known)} to text, got {loaded!r}")
     return {domain: str(text) for domain, text in loaded.items()}
 
 
@@ -76,8 +76,8 @@ def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
     lines = []
     for name, own in choices.items():
         prices = f"{own.price_per_million_input:g} per million tokens in, {own.price_per_million_output:g} out"
-        line = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
-        lines.append(f"- {name or 'default'}: {line}" if line else f"- {name or 'default'}")
+        about = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
+        lines.append(": ".join(filter(None, [f"- {name or 'default'}", about])))
     return EXECUTORS.format(name=[*choices][-1], lines="\n".join(lines)) if choices else ""
 
 
