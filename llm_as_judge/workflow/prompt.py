@@ -19,7 +19,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.operators.catalog import OPERATORS, Operators, load_operators
+from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.contract import ASKED_HEAD, HEAD, contract
 from llm_as_judge.workflow.shapes import Example, example
@@ -66,11 +66,6 @@ def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]
     return {domain: str(text) for domain, text in loaded.items()}
 
 
-def system_prompt(operators: Operators = OPERATORS) -> str:
-    """The part of the short prompt that all problems share."""
-    return SHORT_SYSTEM.format(docs=catalog.docs(operators))
-
-
 def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
     """The executors with their prices and descriptions; the default is ``""``. Empty if no executor is named."""
     lines = []
@@ -79,18 +74,6 @@ def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
         about = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
         lines.append(": ".join(filter(None, [f"- {name or 'default'}", about])))
     return EXECUTORS.format(name=[*choices][-1], lines="\n".join(lines)) if choices else ""
-
-
-def short_prompt(
-    question: Question, *, system: str, examples: Sequence[Example] = (), guidance: Guidance, prefill: str = ""
-) -> Prompt:
-    """A few lines of rules (``system``) and one user message with the examples in full."""
-    parts = [f"Domain: {question.domain}. {_hint(question, guidance)}"]
-    parts += [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
-    parts.append(f"Problem: {question.statement}")
-    if question.entry_point:
-        parts.append(f"entry_point: {question.entry_point}")
-    return Prompt(system, "\n".join(parts) + "\nWorkflow:\n", prefill=prefill)
 
 
 class Layer1:
@@ -111,34 +94,29 @@ class Layer1:
         self._guidance = {**own, **(load_guidance(config.guidance, domains) if config.guidance else built_in)}
         self._operators = load_operators(config.operators)
         self.system = ""  # the part that all problems share
-        if config.layer1 and config.prompt == "short":
-            self.system = system_prompt(self._operators)
-        elif config.layer1:
-            self.system = contract(self._operators, config.max_calls)
-        self.system += executors_text(choices) if config.layer1 else ""
+        if config.layer1:
+            text = SHORT_SYSTEM.format(docs=catalog.docs(self._operators))
+            text = text if config.prompt == "short" else contract(self._operators, config.max_calls)
+            self.system = text + executors_text(choices)
 
     def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
-        config, guidance = self._config, self._guidance
+        config = self._config
         if not config.show_problem:
             question = replace(question, text="?", context="")
         entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
+        asked = f"{question.statement}{entry}"
+        ending = f"Problem: {asked}\nWorkflow:\n"
         if not config.layer1:
-            return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
+            return Prompt("", ending)
+        hint = self._guidance.get(question.domain) or self._guidance[question.kind]  # by default that of its kind
         if config.prompt == "short":
-            head = ASKED_HEAD if config.prefill else ""
-            return short_prompt(question, system=self.system, examples=examples, guidance=guidance, prefill=head)
-        turns = tuple(
-            (_request(question, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
-            for e in examples or example(question.kind, self._operators)
-        )
-        user = _request(question, guidance, f"{question.statement}{entry}")
-        return Prompt(self.system, user, turns, HEAD if config.prefill else "")
+            shown = [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
+            user = "\n".join([f"Domain: {question.domain}. {hint}", *shown, ending])
+            return Prompt(self.system, user, prefill=ASKED_HEAD if config.prefill else "")
 
+        def request(problem: str) -> str:
+            return f"Problem ({question.domain}): {problem}\n\nWrite the workflow. {hint}"
 
-def _request(question: Question, guidance: Guidance, problem: str) -> str:
-    return f"Problem ({question.domain}): {problem}\n\nWrite the workflow. {_hint(question, guidance)}"
-
-
-def _hint(question: Question, guidance: Guidance) -> str:
-    """The guidance of the question's domain, by default that of its kind."""
-    return guidance.get(question.domain) or guidance[question.kind]
+        some = examples or example(question.kind, self._operators)
+        turns = tuple((request(e.problem), f"```python\n{e.workflow.strip()}\n```") for e in some)
+        return Prompt(self.system, request(asked), turns, HEAD if config.prefill else "")
