@@ -29,9 +29,10 @@ from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import BufferConfig, Config
 from llm_as_judge.events import StepReport
 from llm_as_judge.policy.sampling import PLAIN
+from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.report import device_seconds
 from llm_as_judge.rl.rollout import Collector
@@ -122,6 +123,7 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
             sampling=PLAIN,
             sampler=open_problems(config).sampler,
             prompt=author.prompt,
+            buffer=ExperienceBuffer(BufferConfig(enabled=False), author.policy.embed),
             rollout=services.training,
             log=lambda kind, /, **fields: None,
             checkpoint_dir=folder / "steps",

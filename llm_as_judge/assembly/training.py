@@ -48,7 +48,7 @@ class Training:
     def __post_init__(self) -> None:
         """Begin the log."""
         folder, services, author = self.run.folder, self.services, self.author
-        config, generation, buffer = folder.config, folder.config.generation, folder.config.experience_buffer
+        config, generation = folder.config, folder.config.generation
         resumed = str(folder.resumed_from) if folder.resumed_from else None
         sandbox = str(services.sandbox.describe())
         self.log(RunEvent(id=self.run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
@@ -59,10 +59,10 @@ class Training:
             sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
             sampler=self.problems.sampler,
             prompt=author.prompt,
+            buffer=ExperienceBuffer(config.experience_buffer, author.policy.embed, folder.buffer),
             rollout=services.training,
             log=self.log,
             checkpoint_dir=folder.checkpoints,
-            buffer=ExperienceBuffer(buffer, author.policy.embed, folder.buffer) if buffer.enabled else None,
             on_step=self._step_done,
             evaluate=self._validate if config.training.eval_every else None,
             config_text=folder.config_text,

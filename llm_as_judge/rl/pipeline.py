@@ -55,11 +55,11 @@ class TrainerParts:
     sampling: Sampling
     sampler: DomainSampler
     prompt: Layer1
+    buffer: ExperienceBuffer
     rollout: RolloutParts
     log: Log
     checkpoint_dir: Path
-    buffer: ExperienceBuffer | None = None
-    on_step: Callable[[StepReport], None] | None = None
+    on_step: Callable[[StepReport], None] = lambda report: None
     evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None  # validation, logged as it is
     config_text: str = ""  # saved with every checkpoint
     run_id: str = ""
@@ -286,7 +286,7 @@ class Pipeline:
     def _prompt(self, question: Question, step: int) -> tuple[Prompt, list[int]]:
         """The prompt of ``question``, with as many of the buffer's best examples as fit, and its token ids."""
         parts = self._parts
-        examples = parts.buffer.examples(question) if parts.buffer else []
+        examples = parts.buffer.examples(question)
         for shown in range(len(examples), -1, -1):
             prompt = parts.prompt(question, examples[:shown])
             if len(ids := parts.policy.encode(prompt)) <= self._config.prompt_max_length:

@@ -62,8 +62,7 @@ class Trainer:
                 report = await self._step(end)
                 if config.save_every and self.step % config.save_every == 0:
                     await on_device(self.save)
-                if parts.on_step is not None:
-                    parts.on_step(report)
+                parts.on_step(report)
                 if parts.evaluate is not None and config.eval_every and self.step % config.eval_every == 0:
                     await self._validate(parts.evaluate)
         except TrainingStopped:
@@ -107,8 +106,7 @@ class Trainer:
                 chosen = sorted(preferred[: config.rollout_batch_size])
                 update = self.updater.update([credited[i] for i in chosen], parts.sampling, version)
             self.step += 1
-            if parts.buffer is not None:
-                parts.buffer.update(groups, self.step)
+            parts.buffer.update(groups, self.step)
             report = step_report(
                 self.step,
                 credited,
@@ -125,8 +123,7 @@ class Trainer:
                 self._finished = self._state()
                 self.updater.unsettled = False
             # From here on the step is finished. If the disk is full, it is still saved on the way out.
-            if parts.buffer is not None:
-                parts.buffer.save()
+            parts.buffer.save()
             log_step(parts.log, credited, report)
             if stop:
                 raise TrainingStopped(stop)
@@ -147,7 +144,7 @@ class Trainer:
         optimizer.steps = state.counters["updates"]
         self.stops.load_state_dict(state.counters)
         parts.sampler.load_state_dict(state.sampler)
-        if parts.buffer is not None and state.buffer:
+        if state.buffer:
             parts.buffer.load_state_dict(state.buffer)
             parts.buffer.save()
         self.pipeline.restore(state.pending)
@@ -175,12 +172,11 @@ class Trainer:
                 logger.warning("step %d could not be saved: %s", self._finished.step, error)
 
     def _state(self) -> checkpoint.TrainingState:
-        buffer = self.parts.buffer
         return checkpoint.TrainingState(
             step=self.step,
             random_states=checkpoint.random_states(),
             sampler=copy.deepcopy(dict(self.parts.sampler.state_dict())),
-            buffer={} if buffer is None else copy.deepcopy(dict(buffer.state_dict())),
+            buffer=copy.deepcopy(dict(self.parts.buffer.state_dict())),
             pending=self.pipeline.state(),
             counters={"updates": self.updater.optimizer.steps, **self.stops.state_dict()},
         )

@@ -277,11 +277,11 @@ def bandit_trainer(
             sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
             sampler=CountingSampler(),
             prompt=prompt,
+            buffer=buffer or ListBuffer(),
             rollout=RolloutParts(runner or EchoRunner(), judge or LuckyJudge(), ten_or_minus_five),
             log=(events or Events()).log,
             checkpoint_dir=directory,
-            buffer=buffer,
-            on_step=None if reports is None else reports.append,
+            on_step=(reports if reports is not None else []).append,
             evaluate=evaluate,
         ),
         config.training,
@@ -299,5 +299,5 @@ def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
 
 def alike(clean: Trainer, resumed: Trainer) -> bool:
     """Whether weights, buffer and sampler are the same."""
-    states = [[part and part.state_dict() for part in (t.parts.buffer, t.parts.sampler)] for t in (clean, resumed)]
+    states = [[part.state_dict() for part in (t.parts.buffer, t.parts.sampler)] for t in (clean, resumed)]
     return equal(weights(clean), weights(resumed)) and states[0] == states[1]

@@ -11,24 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.tiny import (
-    EchoRunner,
-    Events,
-    ListBuffer,
-    LuckyJudge,
-    alike,
-    bandit_trainer,
-    equal,
-    problem,
-    tiny_policy,
-    weights,
-)
+from helpers import tiny
+from helpers.tiny import EchoRunner, ListBuffer, LuckyJudge, alike, bandit_trainer, equal, problem, tiny_policy, weights
 
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import EventLog, FinishedStep, LogReader
-from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict
+from llm_as_judge.types import Execution, Group, Problem, Question, Verdict
 from llm_as_judge.workflow.shapes import Example
 
 
@@ -135,25 +125,23 @@ async def test_the_log_shows_every_rollout_with_the_prompt_it_answered(tmp_path:
     assert {key: text for key, text in shown.items() if text not in answered[key]} == {}
 
 
-async def test_examples_are_dropped_until_the_prompt_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prompt is tokenised once for each number of examples that is tried."""
-
+async def test_examples_are_dropped_until_the_prompt_fits_and_each_prompt_is_tokenised_once(tmp_path: Path) -> None:
     class Buffer(ListBuffer):
         def examples(self, question: Question) -> list[Example]:
-            return [Example("", "11 12"), Example("", "13"), Example("", "14 15 16")]
+            return [Example("", text) for text in texts]
 
-    bare = 10  # tokens of system, problem and template
-    for limit, shown, tried in ((bare + 6, 3, 1), (bare + 5, 2, 2), (bare + 2, 1, 3), (bare + 1, 0, 4), (bare, 0, 4)):
-        events, policy = Events(), tiny_policy()
-        made = bandit_trainer(tmp_path, events=events, policy=policy, buffer=Buffer(), prompt_max_length=limit)
-        encoded, encode = list[Prompt](), policy.encode
-        monkeypatch.setattr(policy, "encode", lambda p, e=encode, into=encoded: into.append(p) or e(p))
-        await made.train(1)
-        prompts = events.of("prompt")
-        assert [event["examples"] for event in prompts] == [shown] * 4, limit
-        found = [prompt.user for prompt in encoded]
-        assert len(found) == 4 * tried and found[tried - 1 :: tried] == [event["user"] for event in prompts], limit
-        assert prompts[0]["user"] == " ".join([problem(0).question.text, *["11 12", "13", "14 15 16"][:shown]])
+    texts, bare = ["11 12", "13", "14 15 16"], 10  # tokens of system, problem and template
+    for room, shown in ((6, 3), (5, 2), (2, 1), (1, 0), (0, 0)):
+        events, encoded, policy = tiny.Events(), list[str](), tiny_policy()
+        encode = policy.encode
+        policy.encode = lambda p, do=encode, into=encoded: into.append(p.user) or do(p)  # type: ignore[method-assign]
+        await bandit_trainer(
+            tmp_path, events=events, policy=policy, buffer=Buffer(), prompt_max_length=bare + room
+        ).train(1)
+        tried = [[" ".join([problem(i).question.text, *texts[:n]]) for n in range(3, shown - 1, -1)] for i in range(4)]
+        assert encoded == [user for prompts in tried for user in prompts], room
+        logged = [(event["user"], event["examples"]) for event in events.of("prompt")]
+        assert logged == [(prompts[-1], shown) for prompts in tried], room
 
 
 async def test_killed_with_pending_batches_it_resumes_bit_for_bit_and_samples_nothing_twice(tmp_path: Path) -> None:
