@@ -6,16 +6,15 @@ Workflows are not run here: a made-up executor is right if the draft is the want
 from pathlib import Path
 
 import pytest
+from helpers.tiny import ListBuffer
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import embedded_problems
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import Event, RolloutEvent
 from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rewards.total import RewardFunction
-from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
@@ -60,7 +59,7 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
     parts = TrainerParts(
         policy=author.policy, engine=author.engine, sampling=PLAIN,
         sampler=DomainSampler({"math": pool}, {"math": 1.0, "code": 0.0, "qa": 0.0}, config.training.seed),
-        prompt=author.prompt, buffer=ExperienceBuffer(BufferConfig(enabled=False), author.policy.embed),
+        prompt=author.prompt, buffer=ListBuffer(),
         rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)), log=log,
         checkpoint_dir=tmp_path,
     )  # fmt: skip

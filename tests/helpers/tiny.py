@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
+from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.events import Event, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
@@ -241,15 +241,6 @@ class Events:
         return [e for e in self.lines if e["kind"] == kind]
 
 
-def config_of(settings: Mapping[str, Any]) -> Config:
-    """A configuration with ``settings``, each in its section."""
-    sections: dict[str, dict[str, Any]] = {"training": {}, "generation": {}, "judge": {}}
-    for name, value in settings.items():
-        section = next(s for s in sections if f"{s}.{name}" in LEAVES)
-        sections[section][name] = value
-    return Config.model_validate(sections)
-
-
 def bandit_trainer(
     directory: Path,
     *,
@@ -268,13 +259,11 @@ def bandit_trainer(
         "rollout_batch_size": 4, "num_return_sequences_in_group": 6, "learning_rate": 1e-2, "response_max_length": 4,
         "save_every": 0,
     }  # fmt: skip
-    config = config_of({**defaults, **settings})
-    generation = config.generation
     return Trainer(
         TrainerParts(
             policy=policy,
             engine=LocalEngine(policy, policy.tokenizer),
-            sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
+            sampling=PLAIN,
             sampler=CountingSampler(),
             prompt=prompt,
             buffer=buffer or ListBuffer(),
@@ -284,7 +273,7 @@ def bandit_trainer(
             on_step=(reports if reports is not None else []).append,
             evaluate=evaluate,
         ),
-        config.training,
+        TrainingConfig(**{**defaults, **settings}),
     )
 
 

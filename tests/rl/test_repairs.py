@@ -11,6 +11,7 @@ import torch
 from helpers import tiny
 from test_pipeline import Slow, trained
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import RolloutEvent, StepReport
@@ -151,7 +152,7 @@ async def test_the_reward_counts_all_attempts() -> None:
 
 async def test_an_evaluation_repairs_and_reports_both_attempts() -> None:
     policy = tiny.tiny_policy(rank=8)
-    config = tiny.config_of({"response_max_length": 4, "eval_temperature": 1.0})
+    config = load_config(None, ["response_max_length=4", "eval_temperature=1"])
     prompt: Any = lambda question: Prompt("4 5", question.text)  # noqa: E731
     author = PolicyAuthor(policy, LocalEngine(policy, policy.tokenizer), prompt, config)
     parts = RolloutParts(Picky(1, 0.0), tiny.LuckyJudge(), tiny.ten_or_minus_five, repairs=1, judges_attempts=True)
