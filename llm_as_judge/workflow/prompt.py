@@ -38,13 +38,12 @@ Operators ask the default model, or another if they are built with its name: ope
 """
 
 #: Guidance if no file is configured, for the short prompt and for the full one.
-Guidance = Mapping[Domain, str]
-SHORT_GUIDANCE: Guidance = {
+SHORT_GUIDANCE: Mapping[Domain, str] = {
     "math": "Return the final number.",
     "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
     "qa": "Return the shortest answer that the context supports.",
 }
-FULL_GUIDANCE: Guidance = {
+FULL_GUIDANCE: Mapping[Domain, str] = {
     "math": "The answer is the number or expression alone, without words.",
     "code": "The answer is the source of the function entry_point.",
     "qa": "The answer is the shortest text that the context supports; of given options, the letter.",
