@@ -26,7 +26,7 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.forms import PLAIN, parse
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.rewards.functions import Background
-from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair
+from llm_as_judge.rl.rollout import RolloutParts, completed, conclude, run_attempt, to_repair
 from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
 P = ParamSpec("P")
@@ -158,5 +158,6 @@ class _Services:
         self, problem: Problem, completion: Completion, seed: int | None, attempts: tuple[Attempt, ...]
     ) -> Rollout:
         async with self._limit:
-            rollout = await roll_out(problem, completion, self._parts, seed, attempts)
+            last = await run_attempt(problem, completion, self._parts, seed)
+            rollout = await conclude(problem, completion, self._parts, last, attempts)
         return (await completed({(0, 0): rollout}, self._parts))[0, 0]

@@ -1,6 +1,6 @@
 """Running, judging and rewarding workflows: from problems and completions to groups of rollouts.
 
-Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. ``roll_out``
+Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. ``conclude``
 decides whether a rollout is scored: failures of the policy are, infrastructure faults (``InfrastructureError``) are
 not, and get no reward (``rewards.total``) and no gradient (``rl.credit``). The policy's text is extracted from its
 reply, never repaired.
@@ -287,20 +287,6 @@ def doubling_waits(patience_s: float) -> Iterator[float]:
         waited, wait = waited + wait, 2 * wait
 
 
-async def roll_out(
-    problem: Problem,
-    completion: Completion,
-    parts: RolloutParts,
-    seed: int | None = None,
-    attempts: tuple[Attempt, ...] = (),
-) -> Rollout:
-    """One workflow from text to reward; ``attempts`` are the earlier ones of its episode.
-
-    A fault of executor, sandbox or judge gives the verdict None (unscored).
-    """
-    return await conclude(problem, completion, parts, await run_attempt(problem, completion, parts, seed), attempts)
-
-
 def refuse(problem: Problem, completion: Completion, parts: RolloutParts) -> Attempt | None:
     """The attempt if it will not run, because the reply was cut off or lint finds a fatal fault; else None."""
     workflow = _workflow(completion)
@@ -336,7 +322,9 @@ async def to_repair(attempt: Attempt, question: Question, parts: RolloutParts) -
 async def conclude(
     problem: Problem, completion: Completion, parts: RolloutParts, last: Attempt, attempts: tuple[Attempt, ...] = ()
 ) -> Rollout:
-    """Judges and rewards an episode after its ``last`` attempt."""
+    """Judges and rewards an episode after its ``last`` attempt. A fault of executor, sandbox or judge gives the verdict
+    None (unscored).
+    """
     execution = last.execution
     if _cut_off(completion, parts):
         verdict = Verdict(False, "none", reason="truncated")

@@ -88,7 +88,7 @@ class Trainer:
         """One step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
         parts, config, version, timer = self.parts, self.config, self.step, Timer()
         meter = Meter(timer, parts.load)
-        # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout.roll_out``).
+        # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout``).
         groups = await self.pipeline.next(version, end, timer)
         credited = self._credit(groups)
         # DAPO's dynamic sampling (arXiv 2503.14476): groups without contrast are replaced.

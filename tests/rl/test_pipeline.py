@@ -135,9 +135,8 @@ async def test_examples_are_dropped_until_the_prompt_fits_and_each_prompt_is_tok
         events, encoded, policy = tiny.Events(), list[str](), tiny_policy()
         encode = policy.encode
         policy.encode = lambda p, do=encode, into=encoded: into.append(p.user) or do(p)  # type: ignore[method-assign]
-        await bandit_trainer(
-            tmp_path, events=events, policy=policy, buffer=Buffer(), prompt_max_length=bare + room
-        ).train(1)
+        given: dict[str, Any] = {"events": events, "policy": policy, "buffer": Buffer()}
+        await bandit_trainer(tmp_path, **given, prompt_max_length=bare + room).train(1)
         tried = [[" ".join([problem(i).question.text, *texts[:n]]) for n in range(3, shown - 1, -1)] for i in range(4)]
         assert encoded == [user for prompts in tried for user in prompts], room
         logged = [(event["user"], event["examples"]) for event in events.of("prompt")]

@@ -17,10 +17,10 @@ from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import RolloutEvent, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.rl.rollout import RolloutParts, roll_out
+from llm_as_judge.rl.rollout import RolloutParts, conclude, run_attempt
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import encoded
-from llm_as_judge.types import Attempt, Completion, Execution, Group, Prompt, Question, Rollout
+from llm_as_judge.types import Completion, Execution, Group, Prompt, Question, Rollout
 
 
 class Picky(Slow):
@@ -144,9 +144,9 @@ async def test_the_reward_counts_all_attempts() -> None:
     made = tiny.bandit_trainer(Path("unused"), runner=Picky(1))
     parts = made.parts.rollout
     completion = Completion("7", (4,), (7,), (0.0,), "stop")
-    alone = await roll_out(tiny.problem(0), completion, parts)
-    attempt = (await roll_out(tiny.problem(0), replace(completion, text="9"), parts)).execution
-    again = await roll_out(tiny.problem(0), completion, parts, None, (Attempt("9", attempt, "told"),))
+    problem, failed = tiny.problem(0), await run_attempt(tiny.problem(0), replace(completion, text="9"), parts)
+    last = await run_attempt(problem, completion, parts)
+    alone, again = [await conclude(problem, completion, parts, last, before) for before in ((), (failed,))]
     assert alone.reward.total is not None and again.reward.total == alone.reward.total - 1
 
 
