@@ -29,9 +29,10 @@ from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import BufferConfig, Config
 from llm_as_judge.events import StepReport
 from llm_as_judge.policy.sampling import PLAIN
+from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.report import device_seconds
 from llm_as_judge.rl.rollout import Collector
@@ -119,14 +120,16 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
         parts = TrainerParts(
             policy=author.policy,
             engine=author.engine,
+            sampling=PLAIN,
             sampler=open_problems(config).sampler,
-            build_prompt=lambda question, step: author.prompt(question),
+            prompt=author.prompt,
+            buffer=ExperienceBuffer(BufferConfig(enabled=False), author.policy.embed),
             rollout=services.training,
             log=lambda kind, /, **fields: None,
             checkpoint_dir=folder / "steps",
             on_step=step_done,
         )
-        await Trainer(parts, config).train(steps)
+        await Trainer(parts, config.training).train(steps)
     (begin, _, cpu, calls), (end, _, cpu_end, calls_end) = marks[lookahead], marks[-1]
     n = len(marks) - 1 - lookahead
     return Run(

@@ -26,8 +26,8 @@ from trl.experimental.async_grpo.async_rollout_worker import _AsyncRolloutLoop
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
-from llm_as_judge.rl.rollout import roll_out
-from llm_as_judge.types import Completion
+from llm_as_judge.rl.rollout import conclude, run_attempt
+from llm_as_judge.types import Completion, Problem, Rollout
 
 
 def main(address: str, places: int, groups: int, folder: Path) -> None:
@@ -49,9 +49,14 @@ def main(address: str, places: int, groups: int, folder: Path) -> None:
             opened.append(await stack.enter_async_context(open_services(config)))
             ends.append(time.monotonic())
         texts = [tokenizer.decode(ids, skip_special_tokens=True) for ids in completion_ids]
+
+        async def rolled(problem: Problem, completion: Completion) -> Rollout:
+            last = await run_attempt(problem, completion, opened[0].training, len(ends))
+            return await conclude(problem, completion, opened[0].training, last)
+
         rollouts = await asyncio.gather(
             *(
-                roll_out(problems[i], Completion(text, (), tuple(ids), (), "stop"), opened[0].training, seed=len(ends))
+                rolled(problems[i], Completion(text, (), tuple(ids), (), "stop"))
                 for i, text, ids in zip(index, texts, completion_ids, strict=True)
             )
         )

@@ -146,7 +146,7 @@ assert policy_loss(inputs, config, Normaliser(sequences=1, tokens=2)).loss.item(
                 '    greeting: str = Field("", description="Line before every problem.")\n    prefill: bool = Field(',
             ),),
             "workflow/prompt.py": (
-                ('f"{question.statement}{entry}")', 'f"{config.greeting}{question.statement}{entry}")'),
+                ('asked = f"{question.statement}', 'asked = f"{config.greeting}{question.statement}'),
             ),
         },
         use="""

@@ -6,12 +6,14 @@ Workflows are not run here: a made-up executor is right if the draft is the want
 from pathlib import Path
 
 import pytest
+from helpers.tiny import ListBuffer
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.assembly.problems import embedded_problems
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import Event, RolloutEvent
+from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
@@ -55,13 +57,13 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
 
     pool = [problem for problem in embedded_problems("train")[:300] if problem.question.dataset in WANTED]
     parts = TrainerParts(
-        policy=author.policy, engine=author.engine,
+        policy=author.policy, engine=author.engine, sampling=PLAIN,
         sampler=DomainSampler({"math": pool}, {"math": 1.0, "code": 0.0, "qa": 0.0}, config.training.seed),
-        build_prompt=lambda question, step: author.prompt(question),
+        prompt=author.prompt, buffer=ListBuffer(),
         rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)), log=log,
         checkpoint_dir=tmp_path,
     )  # fmt: skip
-    await Trainer(parts, config).train(STEPS)
+    await Trainer(parts, config.training).train(STEPS)
     return {kind: sum(right) / len(right) for kind, right in found.items()}
 
 

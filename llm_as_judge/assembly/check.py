@@ -14,7 +14,7 @@ from pathlib import Path
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.forms import PLAIN, Forms, parse
+from llm_as_judge.data.forms import PLAIN, Forms
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, SandboxFault
@@ -66,7 +66,7 @@ async def check_golds(
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, forms, record, place, data)
+            problem, answers = _parsed(dataset, forms, record, place)
         except DataError as error:
             failures.append(Failure(place, str(error)))
         else:
@@ -156,13 +156,10 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     return [Failure(question.id, reason) for reason in reasons]
 
 
-def _parsed(
-    dataset: Dataset | None, forms: Forms, record: Record, place: str, data: DataConfig
-) -> tuple[Problem, tuple[str, ...]]:
+def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
     """The problem of a record, and replies that must be judged correct."""
-    if dataset is None:
-        dataset, record = forms(record)
-    problem = replace(dataset.parse(record) if dataset else parse(record, data), place=place)
+    problem, dataset, record = (dataset.parse(record), dataset, record) if dataset else forms(record)
+    problem = replace(problem, place=place)
     if dataset:
         return problem, dataset.golds(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

@@ -13,7 +13,7 @@ from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.thinking import ThinkingEngine
 from llm_as_judge.policy.vllm import VLLMEngine
-from llm_as_judge.policy.vllm_server import OwnServer
+from llm_as_judge.policy.vllm_server import OwnServer, command
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.rollout import Engine
 from llm_as_judge.workflow.prompt import Layer1
@@ -67,7 +67,8 @@ def load_author(
         if not config.engine.base_url:
             log = config.output.log_dir / config.base_model.key / "policy_server.log"
             progress.say(f"starting vLLM, which takes up to some minutes; its log: {log}")
-            own = OwnServer(config, locate_weights(base), base, dtype, str(policy.device), log)
+            words = command(config, locate_weights(base), base, dtype)
+            own = OwnServer(config.engine, words, str(policy.device), log)
         address = own.config if own else config.engine
         engine = VLLMEngine(address, base, checkpoint_folder(config) / "adapters", policy.tokenizer, own=own)
         engine.check()

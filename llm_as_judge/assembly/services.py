@@ -61,7 +61,7 @@ async def open_services(
 
     ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests, rules or a function.
     """
-    enhance = load_enhancer(config.workflow, config.data.domains)
+    enhance = load_enhancer(config.workflow, config.data.known)
     reward = RewardFunction(config.reward, config.workflow.repairs)
     free = [f"executor {name}".strip() for name, own in config.choices.items() if not own.cost(1, 1)]
     if 0 < len(free) < len(config.choices):

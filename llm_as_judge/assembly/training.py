@@ -23,17 +23,17 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.records import read_records, write_records
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
-from llm_as_judge.events import Event, LayersEvent, PromptEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.events import Event, LayersEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.policy.device import on_device
+from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
-from llm_as_judge.types import Prompt, Question
 from llm_as_judge.views.terminal import validation_line
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Training:
     """An open run; the trainer is at its first step until ``train``."""
 
@@ -41,9 +41,37 @@ class Training:
     services: Services
     author: PolicyAuthor
     problems: Problems
-    trainer: Trainer
     tracked: Tracking
     progress: Progress
+    ranks: Ranks
+
+    def __post_init__(self) -> None:
+        """Begin the log."""
+        folder, services, author = self.run.folder, self.services, self.author
+        config, generation = folder.config, folder.config.generation
+        resumed = str(folder.resumed_from) if folder.resumed_from else None
+        sandbox = str(services.sandbox.describe())
+        self.log(RunEvent(id=self.run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
+        self.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.instructions))
+        parts = TrainerParts(
+            policy=author.policy,
+            engine=author.engine,
+            sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
+            sampler=self.problems.sampler,
+            prompt=author.prompt,
+            buffer=ExperienceBuffer(config.experience_buffer, author.policy.embed, folder.buffer),
+            rollout=services.training,
+            log=self.log,
+            checkpoint_dir=folder.checkpoints,
+            on_step=self._step_done,
+            evaluate=self._validate if config.training.eval_every else None,
+            config_text=folder.config_text,
+            run_id=self.run.id,
+            load=services.executor_load,
+            spent=budget(config.budget, self.run.log.path, services.usage),
+            ranks=self.ranks,
+        )
+        self.trainer = Trainer(parts, config.training)
 
     async def train(self, steps: int | None = None) -> StepReport | None:
         """Train ``steps`` steps (default: up to ``training.max_steps``), from the checkpoint if the run is resumed."""
@@ -76,6 +104,25 @@ class Training:
                 return summarise(records)
         return summarise(await self.measure(name, self.author))
 
+    def log(self, event: Event) -> None:
+        """Log ``event``, to the trackers too if it is a rollout."""
+        self.run.log.log(event)
+        if isinstance(event, RolloutEvent):
+            self.tracked.rollout(event)
+
+    def _step_done(self, report: StepReport) -> None:
+        self.log(UsageEvent(step=report.step, models=to_builtins(self.services.usage())))
+        self.tracked.step(report)
+        self.progress.step(report, self.trainer.config.max_steps)
+
+    async def _validate(self, step: int) -> dict[str, float]:
+        author = replace(self.author, version=step)
+        summary = summarise(await evaluate(self.problems.validation, author, self.services.official))
+        self.tracked.evaluation(step, summary)
+        self.progress.say(validation_line(step, summary))
+        shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
+        return shares | {str(d): e.value for d, e in summary.domains.items()}
+
     def _records(self, name: str) -> Path:
         output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
         return output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
@@ -106,62 +153,4 @@ async def open_training(
                 )
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
-            parts = _parts(run, services, author, problems, tracked, progress)
-            trainer = Trainer(replace(parts, ranks=ranks), config)
-            yield Training(run, services, author, problems, trainer, tracked, progress)
-
-
-def _parts(
-    run: Started, services: Services, author: PolicyAuthor, problems: Problems, tracked: Tracking, progress: Progress
-) -> TrainerParts:
-    """The trainer's components; begins the log."""
-    folder, log = run.folder, run.log
-    config = folder.config
-    longest = config.training.prompt_max_length
-    settings = config.experience_buffer
-    recall = ExperienceBuffer(settings, author.policy.embed, folder.buffer) if settings.enabled else None
-    resumed = str(folder.resumed_from) if folder.resumed_from else None
-    sandbox = str(services.sandbox.describe())
-    log.log(RunEvent(id=run.id, config=folder.config_text, sandbox=sandbox, resumed_from=resumed))
-    log.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.instructions))
-
-    async def validate(step: int) -> dict[str, float]:
-        writer = replace(author, version=step)
-        summary = summarise(await evaluate(problems.validation, writer, services.official))
-        tracked.evaluation(step, summary)
-        progress.say(validation_line(step, summary))
-        shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
-        return shares | {str(d): e.value for d, e in summary.domains.items()}
-
-    def build_prompt(asked: Question, step: int) -> Prompt:
-        examples = recall.examples(asked) if recall else []
-        prompt, shown = author.prompt.within(asked, examples, lambda p: len(author.policy.encode(p)) <= longest)
-        log.log(PromptEvent(step=step, problem=asked.id, question=asked.statement, user=prompt.user, examples=shown))
-        return prompt
-
-    def logged(event: Event) -> None:
-        log.log(event)
-        if isinstance(event, RolloutEvent):
-            tracked.rollout(event)
-
-    def step_done(report: StepReport) -> None:
-        log.log(UsageEvent(step=report.step, models=to_builtins(services.usage())))
-        tracked.step(report)
-        progress.step(report, config.training.max_steps)
-
-    return TrainerParts(
-        policy=author.policy,
-        engine=author.engine,
-        sampler=problems.sampler,
-        build_prompt=build_prompt,
-        rollout=services.training,
-        log=logged,
-        checkpoint_dir=folder.checkpoints,
-        buffer=recall,
-        on_step=step_done,
-        evaluate=validate if config.training.eval_every else None,
-        config_text=folder.config_text,
-        run_id=run.id,
-        load=services.executor_load,
-        spent=budget(config.budget, log.path, services.usage),
-    )
+            yield Training(run, services, author, problems, tracked, progress, ranks)

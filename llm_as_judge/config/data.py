@@ -45,10 +45,16 @@ class DataConfig(Strict):
     eval_problems: int = Field(150, gt=0, le=1_000_000, description="Problems in an evaluation, in the file's shares.")
     max_problems: int | None = Field(None, gt=0, description="Maximum number of training problems; null = all.")
 
+    @property
+    def known(self) -> tuple[Domain, ...]:
+        """All domains, the built-in ones first."""
+        return (*DOMAINS, *self.domains)
+
     def like(self, domain: str) -> Like | None:
         """What the answers of a domain are like; None for a built-in one. Raises ``ConfigError`` for an unknown one."""
-        if domain not in (known := (*DOMAINS, *self.domains)):
-            raise ConfigError(f"domain {domain!r} is unknown; use one of {', '.join(known)}, or add it to data.domains")
+        if domain not in self.known:
+            known = ", ".join(self.known)
+            raise ConfigError(f"domain {domain!r} is unknown; use one of {known}, or add it to data.domains")
         return self.domains[domain].like if domain in self.domains else None
 
     @property

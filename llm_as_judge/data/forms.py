@@ -69,20 +69,20 @@ class Forms:
         if fields and "problem" not in fields:
             raise ConfigError(f"data.fields: name the path of 'problem', got {dict(fields)}")
 
-    def __call__(self, record: Record) -> tuple[Dataset | None, Record]:
-        """The record's benchmark and the record; or None, and the record in the project's own format.
+    def __call__(self, record: Record) -> tuple[Problem, Dataset | None, Record]:
+        """The problem of a record, its benchmark if it is of one, and the record in the form that was read.
 
-        Raises ``DataError`` with the mapping to write for a record of no known form.
+        Raises ``DataError`` that names what is missing or contradictory, or the mapping to write for an unknown form.
         """
         name, own = self._formed(record)
         if name == "custom" and "type" not in spelt(own):
             own = {**own, "type": "code" if spelt(own).get("tests") else self._usual}
-        return DATASETS.get(name), own
+        dataset = DATASETS.get(name)
+        return dataset.parse(own) if dataset else parse(own, self._data), dataset, own
 
     def parse(self, record: Record) -> Problem:
-        """The problem of a record. Raises ``DataError`` that names what is missing or contradictory."""
-        dataset, own = self(record)
-        return dataset.parse(own) if dataset else parse(own, self._data)
+        """The problem of a record, likewise."""
+        return self(record)[0]
 
     def _formed(self, record: Record) -> tuple[str, Record]:
         if self._data.fields:
@@ -90,7 +90,7 @@ class Forms:
         if binary := next((name for name, value in record.items() if _is_binary(value)), None):
             cure = f"remove it, or name the columns to read: {_mapping(record)}"
             raise DataError(f"column {binary!r} is binary, which no workflow can read; {cure}")
-        if (named := _recognised(record, self._data.domains)) is not None:
+        if (named := _recognised(record, self._data.known)) is not None:
             return named, record
         if not (form := _form_of(record)):
             known = f"fields {sorted(map(str, record))} are those of no known benchmark or form"
@@ -98,7 +98,7 @@ class Forms:
         own = {name: _mapped(record, name, path) for name, path in form.items()}
         kind = str(record.get("type") or record.get("ability")).lower()
         rest = {name: value for name, value in record.items() if name not in ("type", *SPELLINGS["type"])}
-        return "custom", {**rest, **own, **({"type": kind} if kind in (*DOMAINS, *self._data.domains) else {})}
+        return "custom", {**rest, **own, **({"type": kind} if kind in self._data.known else {})}
 
     @cached_property
     def _usual(self) -> Domain:
@@ -112,10 +112,10 @@ class Forms:
         return "math" if 2 * sum(map(_is_maths, answers)) > len(answers) else "qa"
 
 
-def _recognised(record: Record, domains: Collection[str]) -> str | None:
+def _recognised(record: Record, known_domains: Collection[str]) -> str | None:
     """Name of the benchmark of ``record``, or ``custom`` for the project's own format; None for another form."""
     has, named = record.keys(), spelt(record)
-    known = named.get("type") in (*DOMAINS, *domains)
+    known = named.get("type") in known_domains
     if {"problem", "type"} <= named.keys() and (known or not {"solution", "supporting_facts"} & has):
         return "custom"
     for name, dataset in reversed(list(DATASETS.items())):
@@ -230,9 +230,11 @@ def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
     text, domain = named.get("problem"), named.get("type")
     if not isinstance(text, str) or not text.strip():
         raise DataError(f"field {_spellings('problem')} must be a non-empty string")
-    if domain not in (known := (*DOMAINS, *data.domains)):
+    if domain not in data.known:
         cure = "or add it: --set 'data.domains={NAME: {answer: text}}' (commands of data: --domains)"
-        raise DataError(f"field {_spellings('type')} must be one of {', '.join(known)}, got {short(domain)}; {cure}")
+        raise DataError(
+            f"field {_spellings('type')} must be one of {', '.join(data.known)}, got {short(domain)}; {cure}"
+        )
     like = data.like(domain)
     entry_point, public = None, tuple[str, ...]()
     if kind_of(domain, like) == "code":

@@ -18,7 +18,6 @@ from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.forms import PLAIN, Forms
-from llm_as_judge.data.forms import parse as parse_own
 from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
@@ -42,10 +41,10 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     variants: dict[str, set[str]] = {}
 
     def parse(forms: Forms, record: Record) -> Problem:
-        dataset, record = forms(record)
+        problem, dataset, record = forms(record)
         if not dataset:
-            return parse_own(record, data)
-        problem, variant = dataset.parse(record), dataset.variant(record)
+            return problem
+        variant = dataset.variant(record)
         variants.setdefault(problem.question.dataset, set()).add(variant)
         return replace(problem, benchmark=variant)
 

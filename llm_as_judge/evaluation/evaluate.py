@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from llm_as_judge.answers.metrics import scores as scores_of
@@ -68,7 +69,7 @@ class PolicyAuthor:
                 f"training.prompt_max_length={limit}, which their prompts exceed: {named}"
             )
         fitting = [prompt for i, prompt in enumerate(ids) if i not in long]
-        groups = iter(self._synced().generate(fitting, samples, **self._request(1_000_003 + start)))
+        groups = iter(self._generate(1_000_003 + start, samples, fitting))
         return [
             _verbatim(_TOO_LONG.format(long[i], limit), samples)
             if i in long
@@ -78,16 +79,15 @@ class PolicyAuthor:
 
     def again(self, completions: Sequence[Completion], told: Sequence[str], start: int = 0) -> list[Completion]:
         """Each of ``completions`` with a repair turn, after what it is ``told``."""
-        return next_turns(self.policy, self._synced(), completions, told, **self._request(2_000_003 + start))
+        return next_turns(self.policy, partial(self._generate, 2_000_003 + start, 1), completions, told)
 
-    def _synced(self) -> Engine:
-        self.engine.sync(self.policy, self.version)
-        return self.engine
-
-    def _request(self, seed: int) -> dict[str, Any]:
+    def _generate(self, seed: int, samples: int, prompts: Sequence[Sequence[int]]) -> list[list[Completion]]:
         generation, training = self.config.generation, self.config.training
         sampling = Sampling(generation.eval_temperature, generation.top_p, generation.top_k)
-        return {"sampling": sampling, "max_new_tokens": training.response_max_length, "seed": seed + training.seed}
+        self.engine.sync(self.policy, self.version)
+        return self.engine.generate(
+            prompts, samples, sampling=sampling, max_new_tokens=training.response_max_length, seed=seed + training.seed
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ import json
 from dataclasses import asdict
 
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.integrations.score import Background, shared
+from llm_as_judge.integrations.score import shared
+from llm_as_judge.rewards.functions import Background
 from llm_as_judge.solver import Draw
 from llm_as_judge.solver import Solver as Policy
 from llm_as_judge.types import Domain

@@ -9,10 +9,9 @@ The workflow runs in the sandbox with the executor and is judged and rewarded as
 """
 
 import asyncio
-import concurrent.futures
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import cache, wraps
 from pathlib import Path
@@ -26,7 +25,8 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.forms import PLAIN, parse
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.rl.rollout import RolloutParts, completed, roll_out, run_attempt, to_repair
+from llm_as_judge.rewards.functions import Background
+from llm_as_judge.rl.rollout import RolloutParts, completed, conclude, run_attempt, to_repair
 from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
 P = ParamSpec("P")
@@ -48,24 +48,6 @@ def shared(make: Callable[P, T]) -> Callable[P, T]:
         return result
 
     return get
-
-
-class Background:
-    """An event loop in its own thread, until ``close`` or the end of the process, for callers with another or none."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=name)
-        self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        """Start ``work``; its future can be awaited or cancelled from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
 
 
 def problem_of(row: Row, data: DataConfig = PLAIN) -> Problem:
@@ -176,5 +158,6 @@ class _Services:
         self, problem: Problem, completion: Completion, seed: int | None, attempts: tuple[Attempt, ...]
     ) -> Rollout:
         async with self._limit:
-            rollout = await roll_out(problem, completion, self._parts, seed, attempts)
+            last = await run_attempt(problem, completion, self._parts, seed)
+            rollout = await conclude(problem, completion, self._parts, last, attempts)
         return (await completed({(0, 0): rollout}, self._parts))[0, 0]

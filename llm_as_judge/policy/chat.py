@@ -22,16 +22,15 @@ THOUGHTS_END = "</think>"
 
 
 def chat_ids(tokenizer: Any, prompt: Prompt, thinking: bool = False) -> list[int]:
-    """Token ids up to where the policy begins; without ``thinking`` it is switched off if the template knows it."""
-    ids = tokenizer.apply_chat_template(
-        messages_for(tokenizer, prompt),
-        add_generation_prompt=True,
-        tokenize=True,
-        return_dict=False,
-        enable_thinking=thinking,
-    )
+    """Token ids up to where the policy begins."""
     prefill = tokenizer.encode(prompt.prefill, add_special_tokens=False) if prompt.prefill else ()
-    return [int(i) for i in (*ids, *prefill)]
+    return [*message_ids(tokenizer, messages_for(tokenizer, prompt), thinking), *map(int, prefill)]
+
+
+def message_ids(tokenizer: Any, messages: Messages, thinking: bool = False) -> list[int]:
+    """Token ids of a chat; without ``thinking`` it is switched off if the template knows it."""
+    options = {"add_generation_prompt": True, "return_dict": False, "enable_thinking": thinking}
+    return [int(i) for i in tokenizer.apply_chat_template(messages, tokenize=True, **options)]
 
 
 def messages_for(tokenizer: Any, prompt: Prompt) -> Messages:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused, is_out_of_memory
 from llm_as_judge.llm.places import Places
 from llm_as_judge.policy.answering import Answerer, Request
-from llm_as_judge.policy.chat import messages_for
+from llm_as_judge.policy.chat import message_ids, messages_for
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.types import Prompt
 
@@ -137,13 +137,10 @@ def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
 
 
 def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:
-    """Token ids of a chat; thinking is switched off if the template supports that."""
+    """Token ids of a chat."""
     tokenizer = answerer.model.tokenizer
     # A tokenizer cannot read lone surrogates, which a model's text may have.
     messages = [{**one, "content": one["content"].encode("utf-8", "replace").decode()} for one in messages]
     if messages[0]["role"] == "system":  # which some templates refuse
         messages = messages_for(tokenizer, Prompt(messages[0]["content"], messages[-1]["content"]))
-    ids = tokenizer.apply_chat_template(
-        messages, add_generation_prompt=True, tokenize=True, return_dict=False, enable_thinking=False
-    )
-    return [int(i) for i in ids]
+    return message_ids(tokenizer, messages)

@@ -267,6 +267,7 @@ class Policy:
         self.model.save_pretrained(
             str(directory), save_embedding_layers=False, selected_adapters=["default"], state_dict=weights
         )
+        (directory / "README.md").unlink(missing_ok=True)  # PEFT's template of a model card, with nothing filled in
         if self.quantization != "none":
             record_quantization(directory, self.quantization)
         let_others_read(directory)

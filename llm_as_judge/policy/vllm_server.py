@@ -34,14 +34,13 @@ _LAUNCHERS = re.compile(r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|P
 
 
 class OwnServer:
-    """vLLM on a free local port, serving ``model`` (a folder or hub id) as ``name`` until ``stop`` or deletion.
+    """vLLM on a free local port, started by ``words`` (``command``), until ``stop`` or deletion.
 
-    ``dtype`` and ``device`` are the policy's; the server uses the same GPU unless ``engine.gpus`` is set. Raises
-    ``ConfigError`` with the end of ``log`` if it does not answer within ``engine.restart_s`` seconds.
+    It uses the policy's ``device`` unless ``engine.gpus`` is set. Raises ``ConfigError`` with the end of ``log`` if it
+    does not answer within ``engine.restart_s`` seconds.
     """
 
-    def __init__(self, config: Config, model: str, name: str, dtype: str, device: str, log: Path) -> None:
-        engine = config.engine
+    def __init__(self, engine: EngineConfig, words: Sequence[str], device: str, log: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -51,7 +50,7 @@ class OwnServer:
         keeper = [sys.executable, "-m", "llm_as_judge.policy.vllm_server"]
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                [*keeper, *command(config, model, name, dtype, port)],
+                [*keeper, *words, "--port", str(port)],
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
@@ -85,8 +84,11 @@ class OwnServer:
         )
 
 
-def command(config: Config, model: str, name: str, dtype: str, port: int) -> list[str]:
-    """Command line of vLLM. Raises ``ConfigError`` for a LoRA rank that vLLM does not support."""
+def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
+    """Command line of vLLM for ``model`` (a folder or hub id) as ``name``, without its port.
+
+    Raises ``ConfigError`` for a LoRA rank that vLLM does not support.
+    """
     engine, training = config.engine, config.training
     rank = next((rank for rank in _RANKS if rank >= config.model.lora_rank), None)
     if rank is None:
@@ -94,7 +96,6 @@ def command(config: Config, model: str, name: str, dtype: str, port: int) -> lis
     contexts = [own.context for own in config.answered_by()]
     options = {
         "host": "127.0.0.1",
-        "port": port,
         "model": model,
         "served-model-name": name,
         "dtype": dtype,

@@ -13,18 +13,19 @@ import math
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Real
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from llm_as_judge.config.registry import lookup
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import Problem
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 #: Calls before the first step that must all fail for a function to be refused.
 _TRIES = 3
@@ -164,8 +165,7 @@ def _started(work: Callable[[], Any], timeout_s: float) -> Future[tuple[Any, Bas
         try:
             result = work()
             if inspect.isawaitable(result):  # ended soon after nobody waits for it
-                limited = asyncio.wait_for(result, timeout_s + 1)
-                result = asyncio.run_coroutine_threadsafe(limited, _own_loop()).result()
+                result = _own_loop().submit(asyncio.wait_for(result, timeout_s + 1)).result()
         except BaseException as error:  # the user's own code may raise anything
             outcome.set_result((None, error))
         else:
@@ -175,9 +175,23 @@ def _started(work: Callable[[], Any], timeout_s: float) -> Future[tuple[Any, Bas
     return outcome
 
 
-@cache
-def _own_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all asynchronous functions: one that blocks it delays no rollout."""
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True, name="own async functions").start()
-    return loop
+class Background:
+    """An event loop in its own thread, until ``close`` or the end of the process, for callers with another or none."""
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name=name)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start ``work``; its future can be awaited or cancelled from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+#: The event loop of all asynchronous functions: one that blocks it delays no rollout.
+_own_loop = cache(partial(Background, "own async functions"))

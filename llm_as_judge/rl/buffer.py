@@ -44,7 +44,7 @@ class Experience:
 
 class ExperienceBuffer:
     """At most ``config.buffer_size`` experiences per domain, half of them of one shape, each with a reward of at least
-    ``config.reward_threshold``. They are stored in ``folder``, or without one only in memory.
+    ``config.reward_threshold``; none unless ``config.enabled``. They are stored in ``folder`` if there is one.
     """
 
     def __init__(self, config: BufferConfig, embed: Embed, folder: Path | None = None) -> None:
@@ -67,7 +67,7 @@ class ExperienceBuffer:
         A copy (same problem, same code except for layout) is kept once, with its best reward. If the places of the
         shape or of the domain are taken, the worst one there makes room for a better one.
         """
-        if not experience.reward >= self.config.reward_threshold:  # also refuses nan
+        if not (self.config.enabled and experience.reward >= self.config.reward_threshold):  # also refuses nan
             return False
         entries, same = self._entries[experience.domain], (experience.digest, words_of(experience.problem_text))
         rivals = [e for e in entries if (e.digest, words_of(e.problem_text)) == same]
@@ -94,7 +94,7 @@ class ExperienceBuffer:
                 self.add(Experience(*what, ran.shape, ran.digest))
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows for the most similar problems; ``workflow.prompt`` keeps those that fit."""
+        """Good workflows for the most similar problems; the pipeline shows those that fit."""
         experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 

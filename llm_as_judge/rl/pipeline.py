@@ -18,16 +18,17 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from torch import Tensor
 
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import DataError
-from llm_as_judge.events import PromptTooLongEvent, StepReport
+from llm_as_judge.events import PromptEvent, PromptTooLongEvent, StepReport
 from llm_as_judge.llm.places import Load
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.model import Policy
@@ -36,7 +37,8 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, Timer
 from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
-from llm_as_judge.types import Attempt, Completion, Group, Problem, Prompt, Question
+from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
+from llm_as_judge.workflow.prompt import Layer1
 
 #: Seeds of a batch's repairs are numbered from here, above those of refills.
 _REPAIRS = 10_000
@@ -46,17 +48,18 @@ MAX_REDRAWS = 20
 
 @dataclass(frozen=True, slots=True)
 class TrainerParts:
-    """Everything that ``Trainer`` uses except the settings. This process is rank 0 of ``ranks``."""
+    """Everything that ``Trainer`` uses except its settings. This process is rank 0 of ``ranks``."""
 
     policy: Policy
     engine: Engine
+    sampling: Sampling
     sampler: DomainSampler
-    build_prompt: Callable[[Question, int], Prompt]  # of a problem, for the step that trains on it
+    prompt: Layer1
+    buffer: ExperienceBuffer
     rollout: RolloutParts
     log: Log
     checkpoint_dir: Path
-    buffer: ExperienceBuffer | None = None
-    on_step: Callable[[StepReport], None] | None = None
+    on_step: Callable[[StepReport], None] = lambda report: None
     evaluate: Callable[[int], Awaitable[Mapping[str, float]]] | None = None  # validation, logged as it is
     config_text: str = ""  # saved with every checkpoint
     run_id: str = ""
@@ -106,10 +109,9 @@ class Batch:
 class Pipeline:
     """Samples and runs batches. Use one event loop from ``open`` to ``close``; pending batches outlive it."""
 
-    def __init__(self, parts: TrainerParts, config: Config) -> None:
+    def __init__(self, parts: TrainerParts, config: TrainingConfig) -> None:
         self._parts = parts
         self._config = config
-        self.sampling = Sampling(config.generation.temperature, config.generation.top_p, config.generation.top_k)
         self._pending: deque[Batch] = deque()
         self._running: deque[Collector] = deque()  # of the pending batches, in their order
         self._limit = asyncio.Semaphore(parts.rollout.concurrency)
@@ -131,9 +133,9 @@ class Pipeline:
         First samples batches with the current weights until ``training.lookahead`` further ones are pending, but none
         of step ``end`` or later.
         """
-        last = min(step + self._config.training.lookahead, end - 1)
+        last = min(step + self._config.lookahead, end - 1)
         while (ahead := step + len(self._pending)) <= last:
-            size = self._config.training.rollout_batch_size
+            size = self._config.rollout_batch_size
             batch, collector = await self._sample(ahead, step, size, 0, timer)
             self._pending.append(batch)
             self._running.append(collector)
@@ -170,30 +172,25 @@ class Pipeline:
 
     async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
         """A batch for ``step`` by the current weights, ``version``. Each workflow starts as soon as it is sampled."""
-        parts, training = self._parts, self._config.training
+        parts, config = self._parts, self._config
         loop = asyncio.get_running_loop()
-        problems, prompts, prefills = await on_device(timer.timed("prompt", self._draw), step, count)
+        drawn = await on_device(timer.timed("prompt", self._draw), step, count)
+        problems = [problem for problem, _, _ in drawn]
         await on_device(timer.timed("sync", parts.engine.sync), parts.policy, version)
-        seed, repairs = seed_of(training.seed, step, -1 - refill), parts.rollout.repairs
+        seed, repairs = seed_of(config.seed, step, -1 - refill), parts.rollout.repairs
         batch = Batch(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
         collector = self._collector(batch)
 
         def start(place: int, member: int, completion: Completion) -> None:
-            completion = replace(completion, prefill=prefills[place])
+            completion = replace(completion, prefill=drawn[place][2])
             if not (repairs and refuse(problems[place], completion, parts.rollout)):
                 loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         try:
-            sampled = await on_device(
-                timer.timed("generate", parts.engine.generate),
-                prompts,
-                training.num_return_sequences_in_group,
-                sampling=self.sampling,
-                max_new_tokens=training.response_max_length,
-                seed=seed_of(training.seed, step, 0 if not refill else 1 + refill),  # 1: shuffled rewards
-                on_completion=start,
-            )
-            completions = [[replace(c, prefill=p) for c in group] for group, p in zip(sampled, prefills, strict=True)]
+            work, stream = timer.timed("generate", self._generate), 1 + refill if refill else 0  # 1: shuffled rewards
+            prompts = [ids for _, ids, _ in drawn]
+            found = await on_device(work, step, stream, prompts, config.num_return_sequences_in_group, start)
+            completions = [[replace(c, prefill=p) for c in group] for group, (*_, p) in zip(found, drawn, strict=True)]
             batch = replace(batch, completions=completions)
             if repairs:
                 places = [(place, member) for place, group in enumerate(completions) for member in range(len(group))]
@@ -236,55 +233,68 @@ class Pipeline:
         self, batch: Batch, failed: Mapping[Place, Attempt], timer: Timer, weights: Sequence[Tensor]
     ) -> Batch:
         """``batch`` with another turn of the episodes that ``failed``, by the adapter's ``weights``."""
-        parts, training = self._parts, self._config.training
+        parts, stream = self._parts, _REPAIRS * (1 + batch.turns) + batch.refill
 
         def sample() -> list[Completion]:
             with parts.policy.holding(weights) if weights else nullcontext():
                 parts.engine.sync(parts.policy, batch.version)
                 return next_turns(
                     parts.policy,
-                    parts.engine,
+                    partial(self._generate, batch.step, stream),
                     [batch.episode(*key)[0] for key in failed],
                     [attempt.told for attempt in failed.values()],
-                    sampling=self.sampling,
-                    max_new_tokens=training.response_max_length,
-                    seed=seed_of(training.seed, batch.step, _REPAIRS * (1 + batch.turns) + batch.refill),
                 )
 
         sampled = await on_device(timer.timed("generate", sample))
         return batch.with_turn(dict(zip(failed, zip(sampled, failed.values(), strict=True), strict=True)))
+
+    def _generate(
+        self, step: int, stream: int, prompts: Sequence[Sequence[int]], n: int = 1, start: OnCompletion | None = None
+    ) -> list[list[Completion]]:
+        return self._parts.engine.generate(
+            prompts, n, sampling=self._parts.sampling, max_new_tokens=self._config.response_max_length,
+            seed=seed_of(self._config.seed, step, stream), on_completion=start,
+        )  # fmt: skip
 
     def _collector(self, batch: Batch) -> Collector:
         parts = self._parts.rollout
         repairs = parts.repairs if batch.unrepaired else 0
         return Collector(batch.problems, parts, batch.seed, limit=self._limit, common_seeds=True, repairs=repairs)
 
-    def _draw(self, step: int, count: int) -> tuple[list[Problem], list[list[int]], list[str]]:
-        """Problems, the token ids of their prompts, and the prefills of their replies.
+    def _draw(self, step: int, count: int) -> list[tuple[Problem, list[int], str]]:
+        """Problems, each with its prompt's token ids and the prefill of its reply.
 
         A problem whose prompt is too long is replaced: cutting the prompt would hide parts of the problem.
         """
-        problems: list[Problem] = []
-        prompts: list[list[int]] = []
-        prefills: list[str] = []
-        longest, limit = 0, self._config.training.prompt_max_length
+        drawn: list[tuple[Problem, list[int], str]] = []
+        longest, limit = 0, self._config.prompt_max_length
         for _ in range(MAX_REDRAWS):
-            for problem in self._parts.sampler.sample(count - len(problems)):
-                prompt = self._parts.build_prompt(problem.question, step + 1)
-                ids = self._parts.policy.encode(prompt)
+            for problem in self._parts.sampler.sample(count - len(drawn)):
+                prompt, ids = self._prompt(problem.question, step + 1)
                 if len(ids) <= limit:
-                    problems.append(problem)
-                    prompts.append(ids)
-                    prefills.append(prompt.prefill)
+                    drawn.append((problem, ids, prompt.prefill))
                 else:
                     longest = max(longest, len(ids))
                     self._parts.log(PromptTooLongEvent(step=step + 1, problem=problem.question.id, tokens=len(ids)))
-            if len(problems) == count:
-                return problems, prompts, prefills
+            if len(drawn) == count:
+                return drawn
         raise DataError(
             f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length={limit} "
             f"(longest: {longest} tokens); raise it or lower experience_buffer.top_k"
         )
+
+    def _prompt(self, question: Question, step: int) -> tuple[Prompt, list[int]]:
+        """The prompt of ``question``, with as many of the buffer's best examples as fit, and its token ids."""
+        parts = self._parts
+        examples = parts.buffer.examples(question)
+        for shown in range(len(examples), -1, -1):
+            prompt = parts.prompt(question, examples[:shown])
+            if len(ids := parts.policy.encode(prompt)) <= self._config.prompt_max_length:
+                break
+        parts.log(
+            PromptEvent(step=step, problem=question.id, question=question.statement, user=prompt.user, examples=shown)
+        )
+        return prompt, ids
 
 
 def seed_of(seed: int, step: int, stream: int) -> int:

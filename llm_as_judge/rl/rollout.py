@@ -1,6 +1,6 @@
 """Running, judging and rewarding workflows: from problems and completions to groups of rollouts.
 
-Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. ``roll_out``
+Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. ``conclude``
 decides whether a rollout is scored: failures of the policy are, infrastructure faults (``InfrastructureError``) are
 not, and get no reward (``rewards.total``) and no gradient (``rl.credit``). The policy's text is extracted from its
 reply, never repaired.
@@ -11,8 +11,8 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
@@ -50,6 +50,8 @@ Place = tuple[int, int]
 OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
+#: Samples one completion of each prompt.
+Generate = Callable[[Sequence[Sequence[int]]], list[list[Completion]]]
 
 
 class Engine(Protocol):
@@ -92,17 +94,15 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 def next_turns(
-    policy: "Policy", engine: Engine, completions: Sequence[Completion], told: Sequence[str], **request: Any
+    policy: "Policy", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
-    """Each of ``completions`` with one more turn, by the engine's current weights, after what it is ``told``.
+    """Each of ``completions`` with one more turn, which ``generate`` samples, after what it is ``told``.
 
     The prompt of a turn is the ids of the earlier ones, as sampled, and those of a user turn: nothing is decoded and
     tokenised again. An episode is one sequence, of which the policy's own tokens are trained on (``Completion.mask``).
-    ``request``: the other arguments of ``Engine.generate``.
     """
     prompts = [policy.told(completion, text) for completion, text in zip(completions, told, strict=True)]
-    turns = engine.generate(prompts, 1, **request)
-    return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in turns), strict=True)]
+    return [joined(*parts) for parts in zip(completions, prompts, (turn for (turn,) in generate(prompts)), strict=True)]
 
 
 def extract_code(text: str, prefill: str = "") -> str:
@@ -144,6 +144,7 @@ async def collect(
     return await collector.groups()
 
 
+@dataclass(eq=False)
 class Collector:
     """The rollouts of one batch; each starts when its completion is available.
 
@@ -154,26 +155,19 @@ class Collector:
     in ``failed`` until ``retry`` gets the next one; both come before ``groups``.
     """
 
-    def __init__(
-        self,
-        problems: Sequence[Problem],
-        parts: RolloutParts,
-        seed: int = 0,
-        on_rollout: OnRollout = lambda place, member, rollout: None,
-        limit: asyncio.Semaphore | None = None,
-        common_seeds: bool = False,
-        repairs: int = 0,
-    ) -> None:
-        self._problems = problems
-        self._parts = parts
-        self._seed = seed
-        self._on_rollout = on_rollout
-        self._common_seeds = common_seeds
-        self._limit = limit or asyncio.Semaphore(parts.concurrency)
-        self._repairs = repairs
-        self._episodes: dict[Place, tuple[Completion, tuple[Attempt, ...]]] = {}
-        self._tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = {}
-        self._completed: dict[Place, Rollout] = {}
+    problems: Sequence[Problem]
+    parts: RolloutParts
+    seed: int = 0
+    on_rollout: OnRollout = lambda place, member, rollout: None
+    limit: asyncio.Semaphore | None = None
+    common_seeds: bool = False
+    repairs: int = 0
+    _episodes: dict[Place, tuple[Completion, tuple[Attempt, ...]]] = field(default_factory=dict)
+    _tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = field(default_factory=dict)
+    _completed: dict[Place, Rollout] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._limit = self.limit or asyncio.Semaphore(self.parts.concurrency)
 
     def start(self, place: int, member: int, completion: Completion, attempts: Sequence[Attempt] = ()) -> None:
         """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before.
@@ -202,7 +196,7 @@ class Collector:
         Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
-        parts, self._repairs = self._parts, 0  # what runs again after a pause is not repaired
+        parts, self.repairs = self.parts, 0  # what runs again after a pause is not repaired
         rollouts = await self._rollouts()
         waits = doubling_waits(parts.patience_s)
         while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
@@ -221,10 +215,10 @@ class Collector:
                 self._run(*key)
             rollouts = await self._rollouts()
         _refuse_broken_operators([run for rollout in rollouts.values() for run in rollout.executions])
-        members: list[list[Rollout]] = [[] for _ in self._problems]
+        members: list[list[Rollout]] = [[] for _ in self.problems]
         for (place, _), rollout in rollouts.items():
             members[place].append(rollout)
-        return [Group(problem, tuple(group)) for problem, group in zip(self._problems, members, strict=True)]
+        return [Group(problem, tuple(group)) for problem, group in zip(self.problems, members, strict=True)]
 
     async def aclose(self) -> None:
         for task in self._tasks.values():
@@ -243,29 +237,29 @@ class Collector:
             if len(rollouts) < len(ended):
                 return ended
             new = {key: one for key, one in rollouts.items() if key not in self._completed}
-            self._completed |= await completed(new, self._parts)
+            self._completed |= await completed(new, self.parts)
             return {key: self._completed[key] for key in keys}
         except BaseException:
             await self.aclose()
             raise
 
     def _run(self, place: int, member: int) -> None:
-        whole = isinstance(judge := self._parts.judge, OwnJudge) and isinstance(judge.grader, Ranking)
+        whole = isinstance(judge := self.parts.judge, OwnJudge) and isinstance(judge.grader, Ranking)
         for key in [key for key in self._completed if key == (place, member) or (whole and key[0] == place)]:
             del self._completed[key]  # one more answer changes the ranks of the others
         self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
 
     async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
-        problem, parts = self._problems[place], self._parts
+        problem, parts = self.problems[place], self.parts
         completion, attempts = self._episodes[place, member]
-        seed = derived_seed(self._seed, problem.question.id, 0 if self._common_seeds else member)
+        seed = derived_seed(self.seed, problem.question.id, 0 if self.common_seeds else member)
         async with self._limit:
             last = await run_attempt(problem, completion, parts, seed)
-            if len(attempts) < self._repairs and (failed := await to_repair(last, problem.question, parts)):
+            if len(attempts) < self.repairs and (failed := await to_repair(last, problem.question, parts)):
                 judged = await conclude(problem, completion, parts, last) if parts.judges_attempts else None
                 return replace(failed, correct=judged.verdict.correct) if judged else failed
             rollout = await conclude(problem, completion, parts, last, attempts)
-        self._on_rollout(place, member, rollout)
+        self.on_rollout(place, member, rollout)
         return rollout
 
 
@@ -291,20 +285,6 @@ def doubling_waits(patience_s: float) -> Iterator[float]:
         wait = min(wait, patience_s - waited)
         yield wait
         waited, wait = waited + wait, 2 * wait
-
-
-async def roll_out(
-    problem: Problem,
-    completion: Completion,
-    parts: RolloutParts,
-    seed: int | None = None,
-    attempts: tuple[Attempt, ...] = (),
-) -> Rollout:
-    """One workflow from text to reward; ``attempts`` are the earlier ones of its episode.
-
-    A fault of executor, sandbox or judge gives the verdict None (unscored).
-    """
-    return await conclude(problem, completion, parts, await run_attempt(problem, completion, parts, seed), attempts)
 
 
 def refuse(problem: Problem, completion: Completion, parts: RolloutParts) -> Attempt | None:
@@ -342,7 +322,9 @@ async def to_repair(attempt: Attempt, question: Question, parts: RolloutParts) -
 async def conclude(
     problem: Problem, completion: Completion, parts: RolloutParts, last: Attempt, attempts: tuple[Attempt, ...] = ()
 ) -> Rollout:
-    """Judges and rewards an episode after its ``last`` attempt."""
+    """Judges and rewards an episode after its ``last`` attempt. A fault of executor, sandbox or judge gives the verdict
+    None (unscored).
+    """
     execution = last.execution
     if _cut_off(completion, parts):
         verdict = Verdict(False, "none", reason="truncated")

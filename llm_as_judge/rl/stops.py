@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.events import StepReport
 from llm_as_judge.types import Group
 
@@ -22,7 +22,7 @@ FRUITLESS_STEPS = 5
 class Stops:
     """Checks the steps of a run. Save ``state_dict`` in a checkpoint."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: TrainingConfig) -> None:
         self._config = config
         self._valid_average: float | None = None
         self._best_valid = 0.0
@@ -48,11 +48,10 @@ class Stops:
         floor = COLLAPSE_RATIO * self._best_valid
         if report.step <= COLLAPSE_PATIENCE or self._valid_average >= floor or self._best_valid < 0.2:
             return ""
-        training = self._config.training
         return (
             f"valid workflows fell to {self._valid_average:.0%} (running average) from {self._best_valid:.0%} at best; "
-            f"resume from an earlier checkpoint with a lower training.learning_rate (now {training.learning_rate}) or "
-            f"a higher training.beta (now {training.beta})"
+            "resume from an earlier checkpoint with a lower training.learning_rate (now "
+            f"{self._config.learning_rate}) or a higher training.beta (now {self._config.beta})"
         )
 
     def _standstill(self, report: StepReport, groups: Sequence[Group]) -> str:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import BudgetSpent
 from llm_as_judge.events import CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.files import write_json
@@ -32,10 +32,10 @@ class Trainer:
     deterministic.
     """
 
-    def __init__(self, parts: TrainerParts, config: Config) -> None:
+    def __init__(self, parts: TrainerParts, config: TrainingConfig) -> None:
         self.parts, self.config = parts, config
         self.step = 0  # finished steps; also the version of the policy's weights
-        self.updater = Updater(parts.policy, config.training, parts.ranks)
+        self.updater = Updater(parts.policy, config, parts.ranks)
         self.pipeline = Pipeline(parts, config)
         self.stops = Stops(config)
         self._saved = 0
@@ -48,7 +48,7 @@ class Trainer:
         ``TrainingStopped`` if the policy collapsed or cannot begin to learn, ``BudgetSpent``, and
         ``InfrastructureError`` if too many rollouts stay unscored.
         """
-        parts, config = self.parts, self.config.training
+        parts, config = self.parts, self.config
         steps = max(0, config.max_steps - self.step) if num_steps is None else num_steps
         end = max(config.max_steps, self.step + steps)
         report = None
@@ -62,8 +62,7 @@ class Trainer:
                 report = await self._step(end)
                 if config.save_every and self.step % config.save_every == 0:
                     await on_device(self.save)
-                if parts.on_step is not None:
-                    parts.on_step(report)
+                parts.on_step(report)
                 if parts.evaluate is not None and config.eval_every and self.step % config.eval_every == 0:
                     await self._validate(parts.evaluate)
         except TrainingStopped:
@@ -87,10 +86,9 @@ class Trainer:
 
     async def _step(self, end: int) -> StepReport:
         """One step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
-        parts, config, version = self.parts, self.config.training, self.step
-        timer, sampling = Timer(), self.pipeline.sampling
+        parts, config, version, timer = self.parts, self.config, self.step, Timer()
         meter = Meter(timer, parts.load)
-        # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout.roll_out``).
+        # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout``).
         groups = await self.pipeline.next(version, end, timer)
         credited = self._credit(groups)
         # DAPO's dynamic sampling (arXiv 2503.14476): groups without contrast are replaced.
@@ -106,17 +104,16 @@ class Trainer:
                 # Replaced groups do not count in the loss: those with contrast are preferred, in their order.
                 preferred = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))
                 chosen = sorted(preferred[: config.rollout_batch_size])
-                update = self.updater.update([credited[i] for i in chosen], sampling, version)
+                update = self.updater.update([credited[i] for i in chosen], parts.sampling, version)
             self.step += 1
-            if parts.buffer is not None:
-                parts.buffer.update(groups, self.step)
+            parts.buffer.update(groups, self.step)
             report = step_report(
                 self.step,
                 credited,
                 update,
                 version=version,
                 learning_rate=self.updater.optimizer.param_groups[0]["lr"],
-                temperature=sampling.temperature,
+                temperature=parts.sampling.temperature,
                 refilled_groups=len(groups) - config.rollout_batch_size,
                 seconds=dict(timer.seconds),
                 **meter.read(),
@@ -126,8 +123,7 @@ class Trainer:
                 self._finished = self._state()
                 self.updater.unsettled = False
             # From here on the step is finished. If the disk is full, it is still saved on the way out.
-            if parts.buffer is not None:
-                parts.buffer.save()
+            parts.buffer.save()
             log_step(parts.log, credited, report)
             if stop:
                 raise TrainingStopped(stop)
@@ -136,7 +132,7 @@ class Trainer:
         return await on_device(finish)
 
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
-        config = self.config.training
+        config = self.config
         shuffled = seed_of(config.seed, self.step, 1) if config.shuffle_rewards else None
         return credit(groups, config.scale_rewards, shuffled)
 
@@ -148,7 +144,7 @@ class Trainer:
         optimizer.steps = state.counters["updates"]
         self.stops.load_state_dict(state.counters)
         parts.sampler.load_state_dict(state.sampler)
-        if parts.buffer is not None and state.buffer:
+        if state.buffer:
             parts.buffer.load_state_dict(state.buffer)
             parts.buffer.save()
         self.pipeline.restore(state.pending)
@@ -164,8 +160,8 @@ class Trainer:
         path = checkpoint.save(parts.checkpoint_dir, parts.policy, optimizer, state, **about)
         self._saved = state.step
         parts.log(CheckpointEvent(step=state.step, path=str(path)))
-        if self.config.training.keep_checkpoints:
-            checkpoint.prune(parts.checkpoint_dir, self.config.training.keep_checkpoints)
+        if self.config.keep_checkpoints:
+            checkpoint.prune(parts.checkpoint_dir, self.config.keep_checkpoints)
 
     async def _save_after_error(self) -> None:
         """Saves on the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly."""
@@ -176,12 +172,11 @@ class Trainer:
                 logger.warning("step %d could not be saved: %s", self._finished.step, error)
 
     def _state(self) -> checkpoint.TrainingState:
-        buffer = self.parts.buffer
         return checkpoint.TrainingState(
             step=self.step,
             random_states=checkpoint.random_states(),
             sampler=copy.deepcopy(dict(self.parts.sampler.state_dict())),
-            buffer={} if buffer is None else copy.deepcopy(dict(buffer.state_dict())),
+            buffer=copy.deepcopy(dict(self.parts.buffer.state_dict())),
             pending=self.pipeline.state(),
             counters={"updates": self.updater.optimizer.steps, **self.stops.state_dict()},
         )

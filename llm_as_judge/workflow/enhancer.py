@@ -31,8 +31,8 @@ class Enhancer:
         return self.instructions.get(operator, {}).get(domain, "")
 
 
-def load_enhancer(config: WorkflowConfig, domains: Collection[str] = ()) -> Enhancer:
-    """Layer 2 from ``config.enhancer``, which may name the user's own ``domains`` too.
+def load_enhancer(config: WorkflowConfig, domains: Collection[str] = DOMAINS) -> Enhancer:
+    """Layer 2 from ``config.enhancer``, by ``domains``.
 
     Raises ``ConfigError`` if it is unreadable or has an unknown operator or domain.
     """
@@ -50,6 +50,6 @@ def load_enhancer(config: WorkflowConfig, domains: Collection[str] = ()) -> Enha
     if unknown := [name for name in document if name not in known]:
         raise ConfigError(f"{path}: unknown operator {unknown[0]!r}; there are {', '.join(known)}")
     for name, domain in ((name, domain) for name, own in document.items() for domain in own):
-        if domain not in (there := (*DOMAINS, *domains)):
-            raise ConfigError(f"{path}: {name}.{domain}: there is no such domain; there are {', '.join(there)}")
+        if domain not in domains:
+            raise ConfigError(f"{path}: {name}.{domain}: there is no such domain; there are {', '.join(domains)}")
     return Enhancer({name: {domain: text.strip() for domain, text in own.items()} for name, own in document.items()})

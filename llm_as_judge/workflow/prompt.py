@@ -8,7 +8,7 @@ contract for any instruct model, and shows an example until the experience buffe
     ids = policy.encode(layer1(question, examples))
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
-from llm_as_judge.operators.catalog import OPERATORS, Operators, load_operators
+from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.contract import ASKED_HEAD, HEAD, contract
 from llm_as_judge.workflow.shapes import Example, example
@@ -38,13 +38,12 @@ Operators ask the default model, or another if they are built with its name: ope
 """
 
 #: Guidance if no file is configured, for the short prompt and for the full one.
-Guidance = Mapping[Domain, str]
-SHORT_GUIDANCE: Guidance = {
+SHORT_GUIDANCE: Mapping[Domain, str] = {
     "math": "Return the final number.",
     "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
     "qa": "Return the shortest answer that the context supports.",
 }
-FULL_GUIDANCE: Guidance = {
+FULL_GUIDANCE: Mapping[Domain, str] = {
     "math": "The answer is the number or expression alone, without words.",
     "code": "The answer is the source of the function entry_point.",
     "qa": "The answer is the shortest text that the context supports; of given options, the letter.",
@@ -60,15 +59,10 @@ def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]
         loaded = plain_yaml(path)
     except ConfigError as error:
         raise ConfigError(f"guidance file {path}: {error}") from error
-    if not isinstance(loaded, dict) or not set(DOMAINS) <= set(loaded) <= {*DOMAINS, *others}:
-        known = ", ".join((*DOMAINS, *others))
-        raise ConfigError(f"guidance file {path} must map exactly {known} to text, got {loaded!r}")
+    known = (*DOMAINS, *others)
+    if not isinstance(loaded, dict) or not set(DOMAINS) <= set(loaded) <= set(known):
+        raise ConfigError(f"guidance file {path} must map exactly {', '.join(known)} to text, got {loaded!r}")
     return {domain: str(text) for domain, text in loaded.items()}
-
-
-def system_prompt(operators: Operators = OPERATORS) -> str:
-    """The part of the short prompt that all problems share."""
-    return SHORT_SYSTEM.format(docs=catalog.docs(operators))
 
 
 def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
@@ -76,21 +70,9 @@ def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
     lines = []
     for name, own in choices.items():
         prices = f"{own.price_per_million_input:g} per million tokens in, {own.price_per_million_output:g} out"
-        line = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
-        lines.append(f"- {name or 'default'}: {line}" if line else f"- {name or 'default'}")
+        about = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
+        lines.append(": ".join(filter(None, [f"- {name or 'default'}", about])))
     return EXECUTORS.format(name=[*choices][-1], lines="\n".join(lines)) if choices else ""
-
-
-def short_prompt(
-    question: Question, *, system: str, examples: Sequence[Example] = (), guidance: Guidance, prefill: str = ""
-) -> Prompt:
-    """A few lines of rules (``system``) and one user message with the examples in full."""
-    parts = [f"Domain: {question.domain}. {_hint(question, guidance)}"]
-    parts += [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
-    parts.append(f"Problem: {question.statement}")
-    if question.entry_point:
-        parts.append(f"entry_point: {question.entry_point}")
-    return Prompt(system, "\n".join(parts) + "\nWorkflow:\n", prefill=prefill)
 
 
 class Layer1:
@@ -111,43 +93,29 @@ class Layer1:
         self._guidance = {**own, **(load_guidance(config.guidance, domains) if config.guidance else built_in)}
         self._operators = load_operators(config.operators)
         self.system = ""  # the part that all problems share
-        if config.layer1 and config.prompt == "short":
-            self.system = system_prompt(self._operators)
-        elif config.layer1:
-            self.system = contract(self._operators, config.max_calls)
-        self.system += executors_text(choices) if config.layer1 else ""
+        if config.layer1:
+            text = SHORT_SYSTEM.format(docs=catalog.docs(self._operators))
+            text = text if config.prompt == "short" else contract(self._operators, config.max_calls)
+            self.system = text + executors_text(choices)
 
     def __call__(self, question: Question, examples: Sequence[Example] = ()) -> Prompt:
-        config, guidance = self._config, self._guidance
+        config = self._config
         if not config.show_problem:
             question = replace(question, text="?", context="")
         entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
+        asked = f"{question.statement}{entry}"
+        ending = f"Problem: {asked}\nWorkflow:\n"
         if not config.layer1:
-            return Prompt("", f"Problem: {question.statement}{entry}\nWorkflow:\n")
+            return Prompt("", ending)
+        hint = self._guidance.get(question.domain) or self._guidance[question.kind]  # by default that of its kind
         if config.prompt == "short":
-            head = ASKED_HEAD if config.prefill else ""
-            return short_prompt(question, system=self.system, examples=examples, guidance=guidance, prefill=head)
-        turns = tuple(
-            (_request(question, guidance, e.problem), f"```python\n{e.workflow.strip()}\n```")
-            for e in examples or example(question.kind, self._operators)
-        )
-        user = _request(question, guidance, f"{question.statement}{entry}")
-        return Prompt(self.system, user, turns, HEAD if config.prefill else "")
+            shown = [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
+            user = "\n".join([f"Domain: {question.domain}. {hint}", *shown, ending])
+            return Prompt(self.system, user, prefill=ASKED_HEAD if config.prefill else "")
 
-    def within(
-        self, question: Question, examples: Sequence[Example], fits: Callable[[Prompt], bool]
-    ) -> tuple[Prompt, int]:
-        """The prompt with as many of the best ``examples``, contexts and all, as ``fits`` allows; and their number."""
-        for shown in range(len(examples), 0, -1):
-            if fits(prompt := self(question, examples[:shown])):
-                return prompt, shown
-        return self(question), 0
+        def request(problem: str) -> str:
+            return f"Problem ({question.domain}): {problem}\n\nWrite the workflow. {hint}"
 
-
-def _request(question: Question, guidance: Guidance, problem: str) -> str:
-    return f"Problem ({question.domain}): {problem}\n\nWrite the workflow. {_hint(question, guidance)}"
-
-
-def _hint(question: Question, guidance: Guidance) -> str:
-    """The guidance of the question's domain, by default that of its kind."""
-    return guidance.get(question.domain) or guidance[question.kind]
+        some = examples or example(question.kind, self._operators)
+        turns = tuple((request(e.problem), f"```python\n{e.workflow.strip()}\n```") for e in some)
+        return Prompt(self.system, request(asked), turns, HEAD if config.prefill else "")

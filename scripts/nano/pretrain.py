@@ -30,9 +30,10 @@ from torch.multiprocessing.spawn import spawn
 from transformers import Lfm2Config, Lfm2ForCausalLM
 from world import lexicon, reading
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.rl.ranks import Ranks, add_up_gradients, join
 from llm_as_judge.types import DOMAINS, Question
-from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, short_prompt, system_prompt
+from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 log = logging.getLogger("pretrain")
@@ -346,9 +347,10 @@ def export(folder: Path, out: Path) -> None:
 def vocabulary_texts() -> Iterator[str]:
     """Texts whose pieces become single tokens: conversations, Layer 1 prompts, workflows, Layer 2."""
     yield from corpus.samples(Random("vocabulary"), 13000)
+    layer1 = Layer1(WorkflowConfig(prompt="short"))
     for domain in DOMAINS:
         question = Question("", "", domain, entry_point="f")
-        made = short_prompt(question, system=system_prompt(), guidance=SHORT_GUIDANCE)
+        made = layer1(question)
         yield from (made.system, made.user)
         for plan in SHAPES.values():
             yield workflow(plan, domain)

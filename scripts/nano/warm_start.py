@@ -25,11 +25,12 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from world.generate import KINDS, solved
 
+from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, short_prompt, system_prompt
+from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import SHAPES, Shape, workflow
 
 log = logging.getLogger("warm_start")
@@ -112,6 +113,7 @@ class Examples:
     def __init__(self, folder: Path, seed: int, pool: int) -> None:
         self.tokenizer = load_tokenizer(str(folder))
         self.r = Random(f"warm start/{seed}")
+        self.layer1 = Layer1(WorkflowConfig(prompt="short"))
         self.pools: list[list[Example]] = []
         for domain in DOMAINS:
             for kind in KINDS[domain]:
@@ -123,7 +125,7 @@ class Examples:
 
     def _example(self, domain: Domain, kind: str) -> Example:
         problem, solution = solved(self.r, domain, "pretrain", kind)
-        made = short_prompt(problem.question, system=system_prompt(), guidance=SHORT_GUIDANCE)
+        made = self.layer1(problem.question)
         prompt = [SYSTEM_ID, *self.ids(made.system), USER_ID, *self.ids(made.user), ASSISTANT_ID]
         return Example(prompt, domain, self.ids(solution))
 

@@ -38,7 +38,6 @@ from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.contract import ASKED_HEAD
 from llm_as_judge.workflow.prompt import Layer1
-from llm_as_judge.workflow.shapes import SHAPES, Example, workflow
 
 
 def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(finished_run: FinishedRun) -> None:
@@ -143,20 +142,6 @@ def test_with_repairs_half_of_the_warm_up_is_second_turns() -> None:
 
     once = Pairs(load_config(EMBEDDED, []), author)
     assert not any("This workflow failed" in text(once._pair(question, rng).prompt_ids) for _ in range(20))
-
-
-def test_examples_are_dropped_until_the_prompt_fits() -> None:
-    author = load_author(load_config(EMBEDDED, ["workflow.prompt=full"]))
-    question = Question("q", "Who wrote it?", "qa", context="It was written by Ann. " * 40)
-    examples = [
-        Example(f"Context: {'The Ilse is a river. ' * 40}\nQuestion: What is {name}?", workflow(SHAPES["direct"], "qa"))
-        for name in ("first", "second", "third")
-    ]
-    prompts = [author.prompt(question, examples[:n]) for n in range(4)]
-    lengths = [len(author.policy.encode(prompt)) for prompt in prompts]
-    for limit, shown in ((lengths[3], 3), (lengths[3] - 1, 2), (lengths[1], 1), (lengths[0], 0), (1, 0)):
-        found = author.prompt.within(question, examples, lambda p, most=limit: len(author.policy.encode(p)) <= most)
-        assert found == (prompts[shown], shown)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from llm_as_judge.config.schema import LEAVES, Config, ModelConfig
+from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.events import Event, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
@@ -32,6 +32,7 @@ from llm_as_judge.types import (
     Rollout,
     Verdict,
 )
+from llm_as_judge.workflow.shapes import Example
 
 VOCABULARY = 24
 EOS = 1
@@ -140,8 +141,8 @@ def greedy(base: Any, prompt: Sequence[int], count: int) -> list[int]:
     return ids[len(prompt) :]
 
 
-def build_prompt(question: Question, step: int) -> Prompt:
-    return Prompt("4 5 6 7 8", question.text)
+def prompt(question: Question, examples: Sequence[Example] = ()) -> Prompt:
+    return Prompt("4 5 6 7 8", " ".join([question.text, *(example.workflow for example in examples)]))
 
 
 def problem(number: int, text: str | None = None) -> Problem:
@@ -170,6 +171,9 @@ class ListBuffer:
 
     def update(self, groups: Sequence[Group], step: int) -> None:
         self.texts += [r.completion.text for g in groups for r in g.rollouts if r.verdict.correct]
+
+    def examples(self, question: Question) -> list[Example]:
+        return []
 
     def save(self) -> None: ...
 
@@ -237,15 +241,6 @@ class Events:
         return [e for e in self.lines if e["kind"] == kind]
 
 
-def config_of(settings: Mapping[str, Any]) -> Config:
-    """A configuration with ``settings``, each in its section."""
-    sections: dict[str, dict[str, Any]] = {"training": {}, "generation": {}, "judge": {}}
-    for name, value in settings.items():
-        section = next(s for s in sections if f"{s}.{name}" in LEAVES)
-        sections[section][name] = value
-    return Config.model_validate(sections)
-
-
 def bandit_trainer(
     directory: Path,
     *,
@@ -268,16 +263,17 @@ def bandit_trainer(
         TrainerParts(
             policy=policy,
             engine=LocalEngine(policy, policy.tokenizer),
+            sampling=PLAIN,
             sampler=CountingSampler(),
-            build_prompt=build_prompt,
+            prompt=prompt,
+            buffer=buffer or ListBuffer(),
             rollout=RolloutParts(runner or EchoRunner(), judge or LuckyJudge(), ten_or_minus_five),
             log=(events or Events()).log,
             checkpoint_dir=directory,
-            buffer=buffer,
-            on_step=None if reports is None else reports.append,
+            on_step=(reports if reports is not None else []).append,
             evaluate=evaluate,
         ),
-        config_of({**defaults, **settings}),
+        TrainingConfig(**{**defaults, **settings}),
     )
 
 
@@ -292,5 +288,5 @@ def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
 
 def alike(clean: Trainer, resumed: Trainer) -> bool:
     """Whether weights, buffer and sampler are the same."""
-    states = [[part and part.state_dict() for part in (t.parts.buffer, t.parts.sampler)] for t in (clean, resumed)]
+    states = [[part.state_dict() for part in (t.parts.buffer, t.parts.sampler)] for t in (clean, resumed)]
     return equal(weights(clean), weights(resumed)) and states[0] == states[1]

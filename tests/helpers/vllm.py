@@ -33,7 +33,7 @@ class Server:
 
     def start(self) -> None:
         config = load_config("config/embedded.yaml", [f"engine.python={PYTHON}", "lora_rank=64", OPTIONS])
-        words = command(config, self.model, self.name, "float32", self.port)
+        words = [*command(config, self.model, self.name, "float32"), "--port", str(self.port)]
         kept = {name: value for name, value in environment(config.engine, "cpu").items() if name != "PYTHONPATH"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(

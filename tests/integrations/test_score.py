@@ -17,7 +17,7 @@ from llm_as_judge.data.forms import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of, reason_of
-from llm_as_judge.rl.rollout import roll_out
+from llm_as_judge.rl.rollout import collect
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -55,7 +55,8 @@ async def test_the_score_equals_that_of_training(executor: Knowing, config: Load
     problem = open_problems(settings).sampler.sample(1)[0]
     executor.tell(problem)
     async with open_services(settings) as services:
-        own = await roll_out(problem, Completion(text("program"), (), (), (), "stop"), services.training)
+        completion = Completion(text("program"), (), (), (), "stop")
+        ((own,),) = [group.rollouts for group in await collect([problem], [[completion]], services.training)]
     with closing(Scorer(settings)) as scorer:
         scored = await scorer.score(to_record(problem), text("program"))
         assert (scored.reward, scored.verdict) == (own.reward, own.verdict)

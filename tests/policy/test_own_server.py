@@ -62,28 +62,29 @@ def gone(pid: int) -> bool:
 
 
 def start(config: Config, folder: Path) -> OwnServer:
-    return OwnServer(config, "weights", "name", "bfloat16", "cuda:1", folder / "logs/server.log")
+    words = command(config, "weights", "name", "bfloat16")
+    return OwnServer(config.engine, words, "cuda:1", folder / "logs/server.log")
 
 
 def test_command_line_and_environment_follow_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["lora_rank=24", "seed=5", "engine.gpus=2,3", "engine.options=[--enforce-eager]", "engine.python=py"]
     config = load_config("config/training.yaml", ["generation.engine=vllm", *settings])
     assert config.engine.base_url == "", "config/training.yaml starts a server unless VLLM_BASE_URL is set"
-    words = command(config, "weights", "name", "bfloat16", 7)
+    words = command(config, "weights", "name", "bfloat16")
     assert words[:4] == ["py", "-m", "vllm.entrypoints.openai.api_server", "--enable-lora"]
     assert words[-1] == "--enforce-eager"
     longest = config.training.prompt_max_length + config.training.response_max_length
     assert dict(zip(words[4:-1:2], words[5:-1:2], strict=True)) == {
-        "--host": "127.0.0.1", "--port": "7", "--model": "weights", "--served-model-name": "name",
+        "--host": "127.0.0.1", "--model": "weights", "--served-model-name": "name",
         "--dtype": "bfloat16", "--max-model-len": str(longest), "--max-lora-rank": "32", "--max-loras": "2",
         "--gpu-memory-utilization": "0.35", "--tensor-parallel-size": "2", "--seed": "5", "--generation-config": "vllm",
         "--logprobs-mode": "processed_logprobs",
     }  # fmt: skip
     both = [*settings, "executor.provider=local", "executor.model=policy", "executor.context=20000"]
-    words = command(load_config("config/training.yaml", both), "weights", "name", "bfloat16", 7)
+    words = command(load_config("config/training.yaml", both), "weights", "name", "bfloat16")
     assert words[words.index("--max-model-len") + 1] == "20000", "it also answers as the executor"
     with pytest.raises(ConfigError, match=r"lora_rank=513: vLLM serves ranks up to 512"):
-        command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32", 7)
+        command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
     own = environment(EngineConfig(api_key="sk-1"), "cuda:1")
@@ -111,9 +112,10 @@ async def test_it_ends_with_all_its_processes_past_proxies(tmp_path: Path, monke
 
 def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
     run = (
-        "import sys, time; from pathlib import Path; from llm_as_judge.policy.vllm_server import OwnServer;"
+        "import sys, time; from pathlib import Path; from llm_as_judge.policy.vllm_server import OwnServer, command;"
         "from llm_as_judge.config.loading import load_config;"
-        "s = OwnServer(load_config(None, sys.argv[1:2]), 'w', 'n', 'float32', 'cpu', Path(sys.argv[2]));"
+        "config = load_config(None, sys.argv[1:2]); words = command(config, 'w', 'n', 'float32');"
+        "s = OwnServer(config.engine, words, 'cpu', Path(sys.argv[2]));"
         "print('up', flush=True); time.sleep(1000)"
     )
     noted = {**os.environ, "NOTES": str(tmp_path / "noted")}
@@ -160,7 +162,7 @@ def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: p
     assert isinstance(author.engine, VLLMEngine)
     own = author.engine._own
     assert own is not None
-    port = f"--port {urlsplit(own.config.base_url).port} "
+    port = f"--port {urlsplit(own.config.base_url).port}"
     pids = [int(pid) for pid in subprocess.check_output(["pgrep", "-f", "--", port], text=True).split()]
     del author, own
     assert pids and all(gone(pid) for pid in pids)

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 import torch
+from helpers import tiny
 from helpers.tiny import EchoRunner, ListBuffer, LuckyJudge, alike, bandit_trainer, equal, problem, tiny_policy, weights
 
-from llm_as_judge.events import PromptEvent
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl.report import StepReport
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import EventLog, FinishedStep, LogReader
-from llm_as_judge.types import Execution, Group, Problem, Prompt, Question, Verdict
+from llm_as_judge.types import Execution, Group, Problem, Question, Verdict
+from llm_as_judge.workflow.shapes import Example
 
 
 class Slow(EchoRunner):
@@ -37,16 +38,14 @@ class Slow(EchoRunner):
 class Recalling(ListBuffer):
     """Puts its last text into every prompt, as an example."""
 
-    def prompt(self, question: Question, step: int) -> Prompt:
-        return Prompt("4 5 6 7 8", f"{question.text} {' '.join(self.texts[-1:])}")
+    def examples(self, question: Question) -> list[Example]:
+        return [Example("", text) for text in self.texts[-1:]]
 
 
 def trainer(directory: Path, runner: Any = None, lookahead: int = 2, **settings: Any) -> Trainer:
-    buffer = Recalling()
     defaults = {"learning_rate": 3e-3, "max_steps": 6, "save_every": 1, "lookahead": lookahead}
     policy = tiny_policy(rank=8, lora_dropout=0.1)  # dropout uses torch's generator
-    made = bandit_trainer(directory, runner=runner, policy=policy, buffer=buffer, **{**defaults, **settings})
-    return Trainer(replace(made.parts, build_prompt=buffer.prompt), made.config)
+    return bandit_trainer(directory, runner=runner, policy=policy, buffer=Recalling(), **{**defaults, **settings})
 
 
 async def trained(made: Trainer, *steps: int | None) -> list[torch.Tensor]:
@@ -113,15 +112,9 @@ async def test_the_log_shows_every_rollout_with_the_prompt_it_answered(tmp_path:
                 answered[step, rollout.problem.question.id] = made.parts.policy.tokenizer.decode(ids)
             self.texts.append(f"{9 + step} {9 + step}")
 
-        def prompt(self, question: Question, step: int) -> Prompt:
-            prompt = super().prompt(question, step)
-            log.log(PromptEvent(step=step, problem=question.id, user=prompt.user))
-            return prompt
-
     made = bandit_trainer(tmp_path, buffer=Buffer(), lookahead=1, max_steps=4)
     made.parts.sampler.sample = lambda n: [problem(i) for i in range(n)]  # type: ignore[method-assign]
-    parts = replace(made.parts, build_prompt=made.parts.buffer.prompt, log=log.log)  # type: ignore[union-attr]
-    await Trainer(parts, made.config).train()
+    await Trainer(replace(made.parts, log=log.log), made.config).train()
     shown = {
         (rollout.step, rollout.problem): prompt.user
         for step in LogReader(log.path).finished()
@@ -130,6 +123,24 @@ async def test_the_log_shows_every_rollout_with_the_prompt_it_answered(tmp_path:
     }
     assert len(set(shown.values())) > 4 and shown.keys() == answered.keys()
     assert {key: text for key, text in shown.items() if text not in answered[key]} == {}
+
+
+async def test_examples_are_dropped_until_the_prompt_fits_and_each_prompt_is_tokenised_once(tmp_path: Path) -> None:
+    class Buffer(ListBuffer):
+        def examples(self, question: Question) -> list[Example]:
+            return [Example("", text) for text in texts]
+
+    texts, bare = ["11 12", "13", "14 15 16"], 10  # tokens of system, problem and template
+    for room, shown in ((6, 3), (5, 2), (2, 1), (1, 0), (0, 0)):
+        events, encoded, policy = tiny.Events(), list[str](), tiny_policy()
+        encode = policy.encode
+        policy.encode = lambda p, do=encode, into=encoded: into.append(p.user) or do(p)  # type: ignore[method-assign]
+        given: dict[str, Any] = {"events": events, "policy": policy, "buffer": Buffer()}
+        await bandit_trainer(tmp_path, **given, prompt_max_length=bare + room).train(1)
+        tried = [[" ".join([problem(i).question.text, *texts[:n]]) for n in range(3, shown - 1, -1)] for i in range(4)]
+        assert encoded == [user for prompts in tried for user in prompts], room
+        logged = [(event["user"], event["examples"]) for event in events.of("prompt")]
+        assert logged == [(prompts[-1], shown) for prompts in tried], room
 
 
 async def test_killed_with_pending_batches_it_resumes_bit_for_bit_and_samples_nothing_twice(tmp_path: Path) -> None:

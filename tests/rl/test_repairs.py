@@ -11,15 +11,16 @@ import torch
 from helpers import tiny
 from test_pipeline import Slow, trained
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
 from llm_as_judge.evaluation.summary import summarise
 from llm_as_judge.events import RolloutEvent, StepReport
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.rl.rollout import RolloutParts, roll_out
+from llm_as_judge.rl.rollout import RolloutParts, conclude, run_attempt
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import encoded
-from llm_as_judge.types import Attempt, Completion, Execution, Group, Prompt, Question, Rollout
+from llm_as_judge.types import Completion, Execution, Group, Prompt, Question, Rollout
 
 
 class Picky(Slow):
@@ -143,15 +144,15 @@ async def test_the_reward_counts_all_attempts() -> None:
     made = tiny.bandit_trainer(Path("unused"), runner=Picky(1))
     parts = made.parts.rollout
     completion = Completion("7", (4,), (7,), (0.0,), "stop")
-    alone = await roll_out(tiny.problem(0), completion, parts)
-    attempt = (await roll_out(tiny.problem(0), replace(completion, text="9"), parts)).execution
-    again = await roll_out(tiny.problem(0), completion, parts, None, (Attempt("9", attempt, "told"),))
+    problem, failed = tiny.problem(0), await run_attempt(tiny.problem(0), replace(completion, text="9"), parts)
+    last = await run_attempt(problem, completion, parts)
+    alone, again = [await conclude(problem, completion, parts, last, before) for before in ((), (failed,))]
     assert alone.reward.total is not None and again.reward.total == alone.reward.total - 1
 
 
 async def test_an_evaluation_repairs_and_reports_both_attempts() -> None:
     policy = tiny.tiny_policy(rank=8)
-    config = tiny.config_of({"response_max_length": 4, "eval_temperature": 1.0})
+    config = load_config(None, ["response_max_length=4", "eval_temperature=1"])
     prompt: Any = lambda question: Prompt("4 5", question.text)  # noqa: E731
     author = PolicyAuthor(policy, LocalEngine(policy, policy.tokenizer), prompt, config)
     parts = RolloutParts(Picky(1, 0.0), tiny.LuckyJudge(), tiny.ten_or_minus_five, repairs=1, judges_attempts=True)

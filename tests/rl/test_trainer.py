@@ -77,7 +77,7 @@ async def test_a_prefilled_reply_is_trained_on_its_own_tokens_and_run_as_a_whole
 
     rollouts: list[Rollout] = []
     trainer = bandit_trainer(tmp_path, buffer=Buffer())
-    parts = replace(trainer.parts, build_prompt=lambda q, step: Prompt("4 5", q.text, prefill="21 22 "))
+    parts = replace(trainer.parts, prompt=lambda q, examples: Prompt("4 5", q.text, prefill="21 22 "))
     await Trainer(parts, trainer.config).train(1)
     assert rollouts
     for rollout in rollouts:

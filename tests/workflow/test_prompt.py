@@ -11,7 +11,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, Layer1, load_guidance, short_prompt, system_prompt
+from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, Layer1, load_guidance
 from llm_as_judge.workflow.shapes import Example
 
 OPERATORS = list(catalog.OPERATORS)
@@ -21,7 +21,7 @@ EXAMPLES = (Example("How many pears?", "class Workflow: # pears"), Example("How 
 
 
 def prompt(question: Question = QUESTION, examples: tuple[Example, ...] = ()) -> Prompt:
-    return short_prompt(question, system=system_prompt(), examples=examples, guidance=GUIDANCE)
+    return Layer1(WorkflowConfig(prompt="short"))(question, examples)
 
 
 def test_the_problem_is_in_the_prompt_unless_a_control_experiment_hides_it() -> None:
@@ -47,13 +47,13 @@ def test_operators_guidance_and_examples_come_first_and_secrets_are_in_no_prompt
     assert [name for name in OPERATORS if f"{name}(" in system] == ["Custom"]
     for domain in DOMAINS:
         user = prompt(replace(QUESTION, domain=domain), EXAMPLES).user
-        assert [d for d in DOMAINS if GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
+        assert [d for d in DOMAINS if SHORT_GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
         places = [user.index(part) for e in EXAMPLES for part in (e.problem, e.workflow)]
         assert [*places, user.index(f"Problem: {QUESTION.text}")] == sorted([*places, user.index(QUESTION.text) - 9])
     # Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it.
     question = replace(QUESTION, id="id-77", dataset="gsm8k-x", public_tests=("assert f(1) == 99",))
     others = [prompt(replace(question, domain="qa", context="c"), EXAMPLES), prompt(replace(question, entry_point="f"))]
-    assert {p.system for p in others} == {prompt().system} == {system_prompt()}
+    assert {p.system for p in others} == {prompt().system}
     text = "".join(p.system + p.user for p in others)
     assert not [secret for secret in ("id-77", "gsm8k-x", "f(1) == 99") if secret in text]
 
