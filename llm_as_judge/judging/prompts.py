@@ -19,11 +19,11 @@ from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.asking import schema_of
 
-_TEXTS: Mapping[str, str] = yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text(encoding="utf-8"))
-JUDGE_PROMPT, JSON_PROMPT, JUDGE_SYSTEM = _TEXTS["verdict"], _TEXTS["verdict_json"], _TEXTS["system"]
+TEXTS: Mapping[str, str] = yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text(encoding="utf-8"))
+JUDGE_PROMPT, JSON_PROMPT, JUDGE_SYSTEM = TEXTS["verdict"], TEXTS["verdict_json"], TEXTS["system"]
 #: Appended to a candidate that ended at its token limit.
-CUT_OFF, RETRY_LINE = _TEXTS["cut_off"], _TEXTS["retry"]
-EXTRACT_SYSTEM, EXTRACT_PROMPT, EXTRACT_RETRY_LINE = (_TEXTS[f"extract{part}"] for part in ("_system", "", "_retry"))
+CUT_OFF, RETRY_LINE = TEXTS["cut_off"], TEXTS["retry"]
+EXTRACT_SYSTEM, EXTRACT_PROMPT, EXTRACT_RETRY_LINE = (TEXTS[f"extract{part}"] for part in ("_system", "", "_retry"))
 #: A judge that cannot copy the answer out of this reply cannot be asked to extract.
 PROBE = ("How old is Mr. Dastin?", "He was born before the war, so he must be **87** by now.", "87")
 #: A reference that no answer is the same as; what is called the same as this one is a statement about references.

@@ -10,8 +10,11 @@ contract for any instruct model, and shows an example until the experience buffe
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
+
+import yaml
 
 from llm_as_judge.config.data import DomainConfig
 from llm_as_judge.config.endpoints import ExecutorConfig
@@ -24,30 +27,7 @@ from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.contract import ASKED_HEAD, HEAD, contract
 from llm_as_judge.workflow.shapes import Example, example
 
-SHORT_SYSTEM = """Write a Python class Workflow that solves problems with operators.
-Operators (call -> result keys):
-{docs}
-Rules: build every operator in __init__ as operator.Name(self.llm); await every call with all its arguments; \
-use only the result keys shown; set every variable before it is used; return the answer as a string, then 0.0.
-Signature: async def __call__(self, problem: str); for code also entry_point: str.
-"""
-#: The end of either system prompt, if there are several executors.
-EXECUTORS = """
-Operators ask the default model, or another if they are built with its name: operator.Custom(self.llm, model="{name}").
-{lines}
-"""
-
-#: Guidance if no file is configured, for the short prompt and for the full one.
-SHORT_GUIDANCE: Mapping[Domain, str] = {
-    "math": "Return the final number.",
-    "code": "Return the source of the function entry_point. Public tests are only seen by Test.",
-    "qa": "Return the shortest answer that the context supports.",
-}
-FULL_GUIDANCE: Mapping[Domain, str] = {
-    "math": "The answer is the number or expression alone, without words.",
-    "code": "The answer is the source of the function entry_point.",
-    "qa": "The answer is the shortest text that the context supports; of given options, the letter.",
-}
+TEXTS = yaml.safe_load(files(__package__).joinpath("prompt.yaml").read_text(encoding="utf-8"))
 
 
 def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]:
@@ -72,7 +52,7 @@ def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
         prices = f"{own.price_per_million_input:g} per million tokens in, {own.price_per_million_output:g} out"
         about = "; ".join(filter(None, [prices if own.cost(1, 1) else "", own.description]))
         lines.append(": ".join(filter(None, [f"- {name or 'default'}", about])))
-    return EXECUTORS.format(name=[*choices][-1], lines="\n".join(lines)) if choices else ""
+    return str(TEXTS["executors"]).format(name=[*choices][-1], lines="\n".join(lines)) if choices else ""
 
 
 class Layer1:
@@ -88,13 +68,13 @@ class Layer1:
         choices: Mapping[str, ExecutorConfig] = MappingProxyType({}),
     ) -> None:
         self._config = config
-        built_in = SHORT_GUIDANCE if config.prompt == "short" else FULL_GUIDANCE
+        built_in: Mapping[Domain, str] = TEXTS["guidance"][config.prompt]
         own = {name: domain.guidance for name, domain in domains.items() if domain.guidance}
         self._guidance = {**own, **(load_guidance(config.guidance, domains) if config.guidance else built_in)}
         self._operators = load_operators(config.operators)
         self.system = ""  # the part that all problems share
         if config.layer1:
-            text = SHORT_SYSTEM.format(docs=catalog.docs(self._operators))
+            text = TEXTS["short"].format(docs=catalog.docs(self._operators))
             text = text if config.prompt == "short" else contract(self._operators, config.max_calls)
             self.system = text + executors_text(choices)
 

@@ -11,7 +11,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
-from llm_as_judge.workflow.prompt import SHORT_GUIDANCE, Layer1, load_guidance
+from llm_as_judge.workflow.prompt import TEXTS, Layer1, load_guidance
 from llm_as_judge.workflow.shapes import Example
 
 OPERATORS = list(catalog.OPERATORS)
@@ -47,7 +47,9 @@ def test_operators_guidance_and_examples_come_first_and_secrets_are_in_no_prompt
     assert [name for name in OPERATORS if f"{name}(" in system] == ["Custom"]
     for domain in DOMAINS:
         user = prompt(replace(QUESTION, domain=domain), EXAMPLES).user
-        assert [d for d in DOMAINS if SHORT_GUIDANCE[d] in user] == [domain] and f"Domain: {domain}." in user
+        assert [d for d in DOMAINS if TEXTS["guidance"]["short"][d] in user] == [
+            domain
+        ] and f"Domain: {domain}." in user
         places = [user.index(part) for e in EXAMPLES for part in (e.problem, e.workflow)]
         assert [*places, user.index(f"Problem: {QUESTION.text}")] == sorted([*places, user.index(QUESTION.text) - 9])
     # Public tests are the Test operator's; a problem's id and data set say nothing about how to solve it.
@@ -62,7 +64,7 @@ def test_guidance_is_read_from_a_file_and_wrong_guidance_refused(tmp_path: Path,
     path = tmp_path / "guidance.yaml"
     path.write_text(yaml.safe_dump(GUIDANCE), encoding="utf-8")
     assert load_guidance(path) == GUIDANCE
-    assert load_guidance(root / "config/guidance.yaml") == SHORT_GUIDANCE
+    assert load_guidance(root / "config/guidance.yaml") == TEXTS["guidance"]["short"]
     path, domains = tmp_path / "guidance.yaml", r"guidance\.yaml must map exactly math, code, qa to text"
     for text, message in (
         ("math: a\ncode: b", domains), ("math: a\ncode: b\nqa: c\nart: d", domains), ("- math", domains), ("", domains),
