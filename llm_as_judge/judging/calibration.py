@@ -174,13 +174,9 @@ def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
 
 
 async def calibrate(
-    judge: AnyJudge,
-    pairs: Sequence[Pair],
-    attacks: Sequence[str] = tuple(ATTACKS),
-    constants: Sequence[str] = CONSTANTS,
-    *,
-    concurrency: int = 32,
-) -> list[Counts]:
+    judge: AnyJudge, pairs: Sequence[Pair], attacks: Sequence[str] = tuple(ATTACKS),
+    constants: Sequence[str] = CONSTANTS, *, concurrency: int = 32,
+) -> list[Counts]:  # fmt: skip
     """Counts of the plain pairs, of each attack and of each constant answer.
 
     ``concurrency``: maximum number of verdicts in flight. A judge that ranks sees wrong candidates with right ones; a

@@ -66,15 +66,9 @@ class ChatModel(Protocol):
     """
 
     async def chat(
-        self,
-        prompt: str,
-        *,
-        system: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        response_format: Mapping[str, Any] | None = None,
-    ) -> Exchange: ...
+        self, prompt: str, *, system: str | None = None, temperature: float | None = None,
+        max_tokens: int | None = None, seed: int | None = None, response_format: Mapping[str, Any] | None = None,
+    ) -> Exchange: ...  # fmt: skip
 
 
 class Server(Protocol):
@@ -139,15 +133,9 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
             await server.aclose()
 
     async def chat(
-        self,
-        prompt: str,
-        *,
-        system: str | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
-        seed: int | None = None,
-        response_format: Mapping[str, Any] | None = None,
-    ) -> Exchange:
+        self, prompt: str, *, system: str | None = None, temperature: float | None = None,
+        max_tokens: int | None = None, seed: int | None = None, response_format: Mapping[str, Any] | None = None,
+    ) -> Exchange:  # fmt: skip
         """The reply to one user message; raises as ``ChatModel`` says.
 
         At temperature 0 the seed is not sent: it would only make equal requests differ in the cache.

@@ -47,14 +47,9 @@ class TrainingState:
 
 
 def save(
-    directory: Path,
-    policy: Policy,
-    optimizer: torch.optim.Optimizer,
-    state: TrainingState,
-    *,
-    config_text: str = "",
+    directory: Path, policy: Policy, optimizer: torch.optim.Optimizer, state: TrainingState, *, config_text: str = "",
     run_id: str = "",
-) -> Path:
+) -> Path:  # fmt: skip
     """Writes ``directory/step_N``, replacing an older one, and returns its path.
 
     Raises ``OSError`` with the path; earlier checkpoints remain.

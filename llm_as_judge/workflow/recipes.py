@@ -75,14 +75,9 @@ def draw(domain: Kind, rng: Random, operators: Collection[str]) -> Recipe:
 
 
 def write(
-    recipe: Recipe,
-    domain: Kind,
-    rng: Random,
-    *,
-    varied: float = 1.0,
-    one_instruction: bool = False,
+    recipe: Recipe, domain: Kind, rng: Random, *, varied: float = 1.0, one_instruction: bool = False,
     class_first: bool = False,
-) -> str:
+) -> str:  # fmt: skip
     """``recipe`` as a workflow for ``domain``, with probability ``varied`` with random names and idioms, not the first.
 
     ``one_instruction``: the first, not a random one; ``class_first``: imports are inside the class.
