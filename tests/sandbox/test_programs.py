@@ -22,6 +22,22 @@ def test_programs_read_and_print_in_every_usual_way_and_run_anew_for_each_input(
         "import sys\nprint(sum(int(w) for line in list(sys.stdin)[1:] for w in line.split()))",
         f"from dataclasses import *\n@dataclass\nclass A:\n    x: int\nprint = lambda x, p=print: p(A(x).x)\n{SUMS}",
         f"seen = globals().setdefault('seen', 0) + 1\nassert seen == 1\n{SUMS}",
+        # by descriptor, as fast readers do; the whole input again
+        "import os\nx = os.read(0, os.fstat(0).st_size).split()[1:]\nos.write(1, b'%d' % sum(map(int, x)))\nos._exit(1)",
+        "import io, sys\n_, *x = map(int, io.open(sys.stdin.fileno()).read().split())\nopen(1, 'w').write(str(sum(x)))",
+        "import fileinput, pathlib, sys\n*_, last = fileinput.input()\nsys.__stdin__.seek(0)\n"
+        "assert pathlib.Path('/dev/stdin').read_text().endswith(last)\nsys.stdin.buffer.raw.seek(0)\n"
+        f"{SUMS.replace('print(', 'print(file=sys.__stdout__, *[')[:-1]}])",
+        # buffers and functions that are left at the end
+        f"import io, sys\nsys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.buffer))\n{SUMS}\nexit()",
+        "import atexit, io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer)\natexit.register(lambda: print(x))\n"
+        "n, x = input(), sum(map(int, input().split()))",
+        # a deep recursion in a thread with a large stack; its own module
+        "import resource, sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(1 << 27)\n"
+        "resource.setrlimit(resource.RLIMIT_STACK, (1 << 28, -1))\ndeep = lambda n: n and 1 + deep(n - 1)\n"
+        f"def main():\n    assert deep(50_000)\n    {SUMS.replace(chr(10), chr(10) + '    ')}\n    exit()\n"
+        "t = threading.Thread(target=main)\nt.start()\nt.join()",
+        f"import pickle, __main__\nclass A: 1\nassert __main__.A and pickle.loads(pickle.dumps(A()))\n{SUMS}\nquit(3)",
     ):  # fmt: skip
         found = box.verdict(source, TESTS, PROGRAM)
         assert (found.passed, found.mode, found.weak, found.error) == (True, "split", False, ""), source

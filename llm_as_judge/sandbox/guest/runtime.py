@@ -2,11 +2,11 @@
 
 import asyncio
 import inspect
-import os
 import socket
 import sys
 import traceback
 import types
+from os import _exit  # which a program changes
 from typing import Any, NoReturn
 
 from llm_as_judge.sandbox.guest import frames
@@ -39,7 +39,7 @@ class Connection:
             data = frames.encode({"end": "output_limit", "error": f"the result takes over {self._frame_bytes} bytes"})
         self.sock.setblocking(True)
         self.sock.sendall(data)
-        os._exit(0)
+        _exit(0)
 
     def _exactly(self, count: int) -> bytes:
         data = bytearray()

@@ -38,7 +38,7 @@ PRELOAD = (
     "unicodedata", "unittest", "unittest.async_case", "unittest.mock", "urllib.parse", "uuid", "warnings", "weakref",
     "zlib", "zoneinfo", "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.utf_16",
     "encodings.utf_8_sig", "encodings.unicode_escape", "encodings.cp1252", "_strptime", "bz2", "concurrent.futures",
-    "ctypes", "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile",
+    "ctypes", "glob", "graphlib", "mmap", "pathlib", "pickle", "platform", "shutil", "tempfile", "fileinput",
 )  # fmt: skip
 #: What tests use of numpy; anything else of it is no longer readable once the child is confined.
 NUMPY = tuple(f"numpy{part}" for part in ("", ".random", ".testing", ".ma", ".polynomial", ".fft", ".rec", ".char"))
