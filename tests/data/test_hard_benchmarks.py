@@ -23,6 +23,7 @@ from llm_as_judge.data.forms import parse, to_record
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.sandbox.public_test import first_failure
 
 MATH500 = {
     "problem": "What is $3^2 + \\frac12$?", "solution": "It is $\\boxed{\\frac{19}{2}}$.", "answer": "\\frac{19}{2}",
@@ -121,7 +122,7 @@ async def test_the_plus_sets_are_judged_by_their_own_suites_apart_from_the_solut
         assert "No module named 'scipy'" in report.failures[0].reason
         for problem, (source, right) in ((p, case) for p in problems for case in ((public, False), (near, True))):
             name, reference = problem.question.entry_point or "", problem.reference
-            found = await sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
+            found = await sandbox.verdict(source, reference.tests, name, prelude=problem.question.prelude)
             assert (found.passed, found.mode, found.weak) == (right, "split", False)
     mine = {**HUMANEVAL_PLUS, "task_id": "HumanEval/164"}
     assert read_problems(write_lines(tmp_path / "mine.jsonl", [mine]))[0].question.dataset == "humaneval"
@@ -149,8 +150,8 @@ async def passes(record: dict[str, Any], *solutions: str) -> list[bool]:
     problem = DATASETS["apps" if "input_output" in record else "livecodebench"].parse(record)
     name, reference = problem.question.entry_point or "", problem.reference
     async with Sandbox(SandboxConfig()) as sandbox:
-        await prove_tests(sandbox, reference.tests, name, reference.prelude)
-        found = [await sandbox.verdict(s, reference.tests, name, prelude=reference.prelude) for s in solutions]
+        await prove_tests(sandbox, reference.tests, name, problem.question.prelude)
+        found = [await sandbox.verdict(s, reference.tests, name, prelude=problem.question.prelude) for s in solutions]
     assert all(v.mode == "split" and not v.weak and v.outcome in ("finished", "raised") for v in found), found
     return [v.passed for v in found]
 
@@ -196,13 +197,20 @@ async def test_methods_of_class_solution_are_called_with_values() -> None:
     of_lcb = livecodebench(listed, metadata='{"func_name": "largest"}', starter_code=starter)
     of_apps = apps([[*c[:2]] for c in cases], [[c[2]] for c in cases], "largest", starter_code=starter)
     for record, test in (
-        (of_lcb, "Solution().largest([3, 1, 2], 1) == [2, 3]"),
-        (of_apps, "callable(Solution().largest)"),
+        (of_lcb, "largest([3, 1, 2], 1) == [2, 3]"),
+        (of_apps, "callable(largest)"),
     ):
         assert await passes(record, right, plain, *wrong) == [True, True, False, False, False]
         question = DATASETS["livecodebench" if record is of_lcb else "apps"].parse(record).question
         assert question.public_tests == (f"assert {test}",) and question.entry_point == "largest"
         assert starter.strip() in question.text
+        async with Sandbox(SandboxConfig()) as sandbox:
+            alone = [await first_failure(sandbox.run_code, question, s) for s in (right, plain.replace("tuple", ""))]
+            assert alone == [None, None], "public tests run as the hidden ones: List is imported, a method is found"
+            assert await first_failure(sandbox.run_code, question, wrong[1]), "no such method"
+    deep = f"{starter}return self.largest(xs, least - 1) if least > 9 else [deque(range(3)).pop(), *map(int, '3')]"
+    far = livecodebench([("[]\n9000", "[2, 3]")] * 2, metadata='{"func_name": "largest"}', starter_code=starter)
+    assert await passes(far, deep) == [True], "recursion as deep as the official scorers allow"
     flip = "def flip(d):\n    return {y: x for x, y in d.items()}"
     assert await passes(apps([[{"1": 2}]], [{"2": 1}], "flip"), flip) == [True]
 

@@ -29,10 +29,11 @@ from llm_as_judge.types import Problem, Question, Reference
 
 _MODULES = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
-    "functools", "operator", "io", "json", "typing", "builtins",
+    "functools", "fractions", "operator", "io", "json", "typing", "builtins",
 )  # fmt: skip
 #: As in the official scorers, before a solution. Modules are bound last: ``datetime`` is the module.
-_IMPORTS = "\n".join([*(f"from {name} import *" for name in _MODULES), f"import sys, time, {', '.join(_MODULES)}"])
+_IMPORTS = "\n".join(f"from {name} import *" for name in _MODULES)
+_IMPORTS += f"\nimport sys, time, {', '.join(_MODULES)}\nsys.setrecursionlimit(50_000)"
 _ASKED = (
     f"Write a whole Python program: it reads standard input and prints. In tests, {PROGRAM}(input) is what it prints."
 )
@@ -77,11 +78,8 @@ def _problem(
     dataset: str, id_: object, record: Record, text: str, function: str | None, public: Sequence[Record], cases: str
 ) -> Problem:
     """The problem whose hidden tests are the pairs of ``cases``, an expression; ``function`` None: a whole program."""
-    name, starter, prelude = str(function or PROGRAM), str(record.get("starter_code") or "").rstrip(), _IMPORTS
-    call = f"Solution().{name}" if function and "class Solution" in starter else name
+    name, starter = str(function or PROGRAM), str(record.get("starter_code") or "").rstrip()
     compare = same_value if function else same_output
-    if function:  # or a method, as on LeetCode
-        prelude += f"\n\ndef {name}(*values):\n    return Solution().{name}(*values)"
     if starter:
         text = f"{text.rstrip()}\n\n```python\n{starter}\n```"
     shown = []
@@ -90,14 +88,14 @@ def _problem(
         if function:
             lines = [{"input": line} for line in case["input"].split("\n") if line]
             values, wanted = [json_of(line, "input") for line in lines], json_of(case, "output")
-        shown.append(f"assert {call}({', '.join(map(repr, values))}) == {wanted!r}")
+        shown.append(f"assert {name}({', '.join(map(repr, values))}) == {wanted!r}")
     source, lenient = inspect.getsource(compare), dataset == "apps"
     tests = _TESTS.format(source=source, compare=compare.__name__, cases=cases, lenient=lenient)
-    public_tests = tuple(shown) or (f"assert callable({call})",)
-    check_tests(tests, name, prelude, public_tests)
+    public_tests = tuple(shown) or (f"assert callable({name})",)
+    check_tests(tests, name, _IMPORTS, public_tests)
     asked = text if function else f"{text.rstrip()}\n\n{_ASKED}"
-    question = Question(f"{dataset}/{id_}", asked, "code", entry_point=name, public_tests=public_tests, dataset=dataset)
-    return Problem(question, Reference(tests=tests, prelude=prelude))
+    question = Question(f"{dataset}/{id_}", asked, "code", "", name, public_tests, dataset, prelude=_IMPORTS)
+    return Problem(question, Reference(tests=tests))
 
 
 def _packed(cases: Sequence[Any]) -> str:
