@@ -132,7 +132,7 @@ async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
     question, reference = problem.question, problem.reference
     try:
         await prove_tests(sandbox, reference.tests, question.entry_point or "", question.prelude)
-    except DataError as error:
+    except (DataError, SandboxFault) as error:
         return [Failure(problem.place, f"{question.id}: {error}")]
     return []
 

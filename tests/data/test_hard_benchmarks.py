@@ -7,6 +7,7 @@ import base64
 import json
 import pickle
 import random
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -233,11 +234,38 @@ async def test_apps_golds_are_judged_and_pickles_only_ever_run_in_the_sandbox(tm
     assert "the tests fail before they call '__main__'" in report.failures[0].reason
 
 
+async def test_what_is_wrong_with_private_tests_is_never_the_solutions_fault() -> None:
+    async with Sandbox(SandboxConfig(cpu_seconds=1)) as sandbox:
+        for content, error in (
+            (pickle.dumps('[{"input": "1", "output": "1"}, {"input": "2"}]'), "KeyError: 'output'"),
+            (pickle.dumps('[{"input": "1", "output": "1"}, {"input": "2", "output": 2}]'), "AttributeError"),
+            (pickle.dumps("3"), "TypeError"), (b"cbuiltins\nexec\n(S'while 1: pass'\ntR.", "1 s of CPU time; raise"),
+        ):  # fmt: skip
+            private = base64.b64encode(zlib.compress(content)).decode()
+            problem = DATASETS["livecodebench"].parse(livecodebench([("1", "1")], private_test_cases=private))
+            try:
+                found = await sandbox.verdict("print(input())", problem.reference.tests, "__main__")
+                assert found.outcome == "fault", found
+                faults = found.error
+            except DataError as fault:
+                faults = str(fault)
+            assert "before they call '__main__'" in faults and error in faults
+
+
+async def test_names_numbers_and_ids_of_any_kind_are_those_of_the_record() -> None:
+    check = "def check(x):\n    return x"
+    assert await passes(apps([[1], [2]], [[1], [2]], "check"), check, check + " + 1") == [True, False]
+    assert await passes(livecodebench([("9", "9" * 9000)]), "print('9' * 9000 if int('9' * 9000) else 0)") == [True]
+    assert await passes(apps(["1"], ["inf"]), "print(5)", "print('inf')") == [False, True]
+    ids = [DATASETS["apps"].parse(apps(["1"], ["2"], problem_id=given)).question.id for given in (0, None)]
+    assert ids[0] == "apps/0" and re.fullmatch("apps/[0-9a-f]{12}", ids[1])
+
+
 def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> None:
     lcb = livecodebench([("1 x", "x")])
     for name, record, change, reason in (
         ("math500", MATH500, {"answer": "", "solution": "?"}, "no field 'answer'"),
-        ("mmlu_pro", PRO, {"answer": "A"}, "'answer' and 'answer_index' must name one of 10 options: 'A', 8"),
+        ("mmlu_pro", PRO, {"answer": "A"}, "must name one of 10 options, at most 10: 'A', 8"),
         ("mmlu_pro", PRO, {"answer_index": 10}, "10 options"), ("mmlu_pro", PRO, {"options": "4"}, "'options'"),
         ("gpqa_diamond", GPQA, {"Incorrect Answer 2": None}, "'Incorrect Answer 2'"),
         ("apps", apps([], []), {"input_output": ""}, "'input_output' must be JSON of a dict"),
@@ -248,7 +276,7 @@ def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> No
         ("livecodebench", lcb, {"private_test_cases": '"); import os'}, "'private_test_cases' must be JSON of a list"),
         ("livecodebench", lcb, {"private_test_cases": None}, "'private_test_cases'"),
         ("livecodebench", lcb, {"public_test_cases": '[{"input": 1}]'}, "as text"),
-        ("livecodebench", lcb, {"metadata": '{"func_name": "f"}'}, "'input' must be JSON"),
+        ("livecodebench", lcb, {"metadata": '{"func_name": "f"}'}, "a test of 'f' must be JSON, got .*1 x"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=reason):
             DATASETS[name].parse({**record, **change})
