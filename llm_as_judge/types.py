@@ -41,6 +41,7 @@ class Question:
     public_tests: tuple[str, ...] = ()  # assert statements that call ``entry_point``
     dataset: str = ""
     like: Like | None = None  # None: ``domain`` is built-in
+    prelude: str = ""  # code that runs before a solution in all tests (imports, helpers of the prompt)
 
     @property
     def kind(self) -> Kind:
@@ -60,7 +61,6 @@ class Reference:
 
     answers: tuple[str, ...] = ()  # any of them is right; () for code, which has ``tests``
     tests: str = ""  # hidden tests: ``def check(candidate)`` or plain asserts
-    prelude: str = ""  # code put before the solution (imports, helpers of the prompt)
     unanswerable: bool = False  # SQuAD2: the right answer is that the text has none
 
     @property

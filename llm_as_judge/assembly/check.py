@@ -131,8 +131,8 @@ async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
     """Why the hidden tests of a code problem prove nothing or cannot run."""
     question, reference = problem.question, problem.reference
     try:
-        await prove_tests(sandbox, reference.tests, question.entry_point or "", reference.prelude)
-    except DataError as error:
+        await prove_tests(sandbox, reference.tests, question.entry_point or "", question.prelude)
+    except (DataError, SandboxFault) as error:
         return [Failure(problem.place, f"{question.id}: {error}")]
     return []
 
@@ -149,9 +149,11 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
     # Code before the first hidden assert, which public asserts may need too.
     setup = "" if "def check(" in tests else tests.partition("assert ")[0]
     for test in question.public_tests:
-        source = f"{problem.reference.prelude}\n\n{gold}\n\n"
-        result = await run_assert(sandbox.run_code, source, test)
-        if not result.passed and not (setup and (await run_assert(sandbox.run_code, source + setup, test)).passed):
+        result = await run_assert(sandbox.run_code, gold, test, question.entry_point, question.prelude)
+        if not result.passed and setup:
+            source = f"{gold}\n\n{setup}"
+            result = await run_assert(sandbox.run_code, source, test, question.entry_point, question.prelude)
+        if not result.passed:
             reasons.append(f"public test {test}: {result.error}, got {result.got}")
     return [Failure(question.id, reason) for reason in reasons]
 

@@ -236,12 +236,13 @@ def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
             f"field {_spellings('type')} must be one of {', '.join(data.known)}, got {short(domain)}; {cure}"
         )
     like = data.like(domain)
-    entry_point, public = None, tuple[str, ...]()
+    entry_point, public, prelude = None, tuple[str, ...](), ""
     if kind_of(domain, like) == "code":
         told = {name: record[name] for name in ("tests", *SPELLINGS["tests"]) if record.get(name)}
         if len({tuple(_lines(told, name)) for name in told}) > 1:
             raise DataError(f"fields {' and '.join(told)} hold different tests: keep the one that decides")
-        entry_point, public, reference = _code(named)
+        prelude = _text(named, "prelude")
+        entry_point, public, reference = _code(named, prelude)
     else:
         answers, unanswerable = _answers(named.get("answer")), named.get("unanswerable", False)
         if not isinstance(unanswerable, bool):
@@ -253,18 +254,18 @@ def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     name = content_id(dataset, text, context) if id_ == "" else str(id_)
-    return Problem(Question(name, text, domain, context, entry_point, public, dataset, like), reference)
+    return Problem(Question(name, text, domain, context, entry_point, public, dataset, like, prelude), reference)
 
 
-def _code(named: Mapping[str, Any]) -> tuple[str, tuple[str, ...], Reference]:
+def _code(named: Mapping[str, Any], prelude: str) -> tuple[str, tuple[str, ...], Reference]:
     """The function's name, the public tests, and the reference with the hidden tests."""
-    tests, public, prelude = "\n".join(_lines(named, "tests")), _lines(named, "public_tests"), _text(named, "prelude")
+    tests, public = "\n".join(_lines(named, "tests")), _lines(named, "public_tests")
     if not tests and ({"answer", "tests"} & named.keys() or not is_name(_text(named, "entry_point"))):
         raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
     entry_point = _text(named, "entry_point") or tested_function(tests)
     if tests:
         check_tests(tests, entry_point, prelude, public)
-    return entry_point, public, Reference(tests=tests, prelude=prelude)
+    return entry_point, public, Reference(tests=tests)
 
 
 def _with_options(record: Record, named: Mapping[str, Any], text: str, reference: Reference) -> tuple[str, Reference]:
@@ -324,7 +325,7 @@ def to_record(problem: Problem) -> dict[str, Any]:
         record["entry_point"] = question.entry_point
         record["public_tests"] = list(question.public_tests)
         record |= {"tests": reference.tests} if reference.tests else {}
-        record["prelude"] = reference.prelude
+        record["prelude"] = question.prelude
     elif reference.unanswerable:
         record["unanswerable"] = True
     elif reference.answers:

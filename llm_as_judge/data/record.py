@@ -53,7 +53,7 @@ def content_id(dataset: str, *parts: str) -> str:
 
 def given_id(dataset: str, given: object, *parts: str) -> str:
     """The benchmark's own id, or the ``content_id`` of ``parts`` where it gives none."""
-    return f"{dataset}/{given}" if given else content_id(dataset, *parts)
+    return content_id(dataset, *parts) if given in (None, "") else f"{dataset}/{given}"
 
 
 def plain_lines(text: str) -> str:

@@ -62,7 +62,7 @@ def entry_of(problem: Problem, seed: int, line: bytes) -> Entry:
     same, words = normalised(question.text)
     context = sha256(question.context.encode()).digest()[:8] if question.context else NO_CONTEXT
     answer = "\0".join((*reference.answers, reference.tests, str(reference.unanswerable))).encode()
-    rest = "\0".join((question.id, question.text, *question.public_tests, reference.prelude)).encode()
+    rest = "\0".join((question.id, question.text, *question.public_tests, question.prelude)).encode()
     return Entry(
         blake2b((" ".join(words) or same).encode(), digest_size=16, key=b"%d" % seed).digest(),
         blake2b(f"{same}\0{question.entry_point or ''}".encode() + context, digest_size=16).digest(),

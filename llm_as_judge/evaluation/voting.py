@@ -8,7 +8,7 @@ SQuAD 2.0.
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import msgspec
@@ -23,8 +23,7 @@ from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.sandbox.public_test import run_assert
-from llm_as_judge.sandbox.results import CodeResult
+from llm_as_judge.sandbox.public_test import RunCode, first_failure
 from llm_as_judge.types import Kind, Problem, Question
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.text import class_text
@@ -36,7 +35,6 @@ DRAFTS: Mapping[Kind, str] = {"math": "answer", "code": "code", "qa": "answer"}
 FEWEST, MOST = 3, 64
 #: Most frequent reference answers that are tried as constants, besides the empty one.
 _TRIED = 10
-RunCode = Callable[..., Awaitable[CodeResult]]
 
 
 async def self_consistency(
@@ -74,8 +72,7 @@ async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: Ru
     if question.kind == "code":
         for draft in answered:
             source = defining_block(draft.answer or "", question.entry_point or "")
-            tests = question.public_tests or (f"assert callable({question.entry_point})",)
-            if all([(await run_assert(run_code, source, test)).passed for test in tests]):
+            if await first_failure(run_code, question, source) is None:
                 return draft
         return answered[0]
     metric = metric_of(question)

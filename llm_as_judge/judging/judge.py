@@ -122,7 +122,7 @@ class Judge:
         name = question.entry_point or ""
         source = defining_block(answer, name)
         try:
-            found = await self._sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
+            found = await self._sandbox.verdict(source, reference.tests, name, prelude=question.prelude)
         except SandboxFault as error:
             found = CodeVerdict(False, "fault", error=str(error))
         if found.outcome == "fault":

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from llm_as_judge.answers.code import PROGRAM, defines, defining_block, is_name
 from llm_as_judge.operators.base import Operator, Toolbox, cut_off, result
 from llm_as_judge.operators.reading import chosen_letter, field, truth
-from llm_as_judge.sandbox.public_test import run_assert
+from llm_as_judge.sandbox.public_test import first_failure
 
 _MOST_SOLUTIONS = 26
 _VOTES_AT_ONCE = 32  # so that the budget can stop a large number of them
@@ -167,12 +167,12 @@ class Test(Operator):
         """The first public test that fails and what was seen."""
         if not is_name(entry_point):
             return f"assert callable({entry_point})", "entry_point is not a function name"
-        for statement in self.tools.question.public_tests or (f"assert callable({entry_point})",):
-            found = await run_assert(self.tools.run_code, source, statement)
-            if not found.passed:
-                seen = self.tools.prompts.got.format(got=found.got, expected=found.expected) if found.got else ""
-                return statement, (seen or found.error)[-_LONGEST_ERROR:]
-        return None
+        failure = await first_failure(self.tools.run_code, self.tools.question, source, entry_point)
+        if failure is None:
+            return None
+        statement, found = failure
+        seen = self.tools.prompts.got.format(got=found.got, expected=found.expected) if found.got else ""
+        return statement, (seen or found.error)[-_LONGEST_ERROR:]
 
 
 class Format(Operator):

@@ -55,18 +55,19 @@ async def _judge_apart(
     run: RunChildren, job: Mapping[str, Any], tests: Mapping[str, Any], isolated: bool
 ) -> tuple[CodeVerdict, bool]:
     """Solution and tests in separate children; also whether the function changed arguments, by its own account."""
-    changed = called = False
+    changed = called = ready = False
 
     async def converse(children: Sequence[Child], clock: Clock) -> None:
         """Carry calls from the tests' child to the solution's and values back, until one of them ends."""
-        nonlocal changed, called
+        nonlocal changed, called, ready
         served, tested = children
         tested.allow(limits.TESTS_BYTES)
         # The tests' child sets up while the solution is executed.
         await served.send({**job, "kind": "solution"})
         await tested.send({**job, **tests, "kind": "split tests", "source": ""})
         reply = await served.receive()
-        if reply is None or reply.get("ready") is not True:
+        ready = reply is not None and reply.get("ready") is True
+        if not ready:
             tested.kill(_STOPPED)
             return
         while (request := await tested.receive()) is not None and "end" not in request:
@@ -83,8 +84,11 @@ async def _judge_apart(
     served, tested = await run(converse, 2, bool(tests["numpy"]))
     if tested.end.get("end") == "unsplittable":
         return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
-    if tested.outcome in ("raised", "memory") and not called:
-        raise DataError(f"the tests fail before they call {job['entry_point']!r}: {tested.error}")
+    if not called and (tested.outcome in ("raised", "memory") or (ready and tested.outcome == "timeout")):
+        error = f"the tests fail before they call {job['entry_point']!r}: {tested.error}"
+        if tested.outcome != "timeout":
+            raise DataError(error)
+        return CodeVerdict(False, "fault", error=f"{error}; raise sandbox.cpu_seconds and wall_seconds"), changed
     last = served if tested.killed_for == _STOPPED else tested
     passed = last is tested and tested.outcome == "finished"
     outcome: CodeOutcome = "raised" if last.outcome == "finished" and not passed else last.outcome

@@ -70,11 +70,14 @@ class Sandbox:
             raise SandboxFault("describe() needs start() first, which runs the self-test")
         return self._confinement
 
-    async def run_code(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> CodeResult:
-        """Execute ``source``; with ``call``, the value is that function's, called with ``args`` (JSON data)."""
+    async def run_code(
+        self, source: str, *, call: str | None = None, args: Sequence[Any] = (), prelude: str = ""
+    ) -> CodeResult:
+        """Execute ``prelude`` and ``source``; with ``call``, the value is that function's for ``args`` (JSON data)."""
+        job = {"kind": "code", "source": source, "prelude": prelude, "call": call, "args": list(args)}
 
         async def converse(children: Sequence[Child], clock: Clock) -> None:
-            await children[0].send({"kind": "code", "source": source, "call": call, "args": list(args)})
+            await children[0].send(job)
             await children[0].receive()
 
         (run,) = await self._run(self._code_gate, converse, 1, False)

@@ -7,10 +7,12 @@ import ast
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from llm_as_judge.answers.code import PROGRAM, quiet_parse
+from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.sandbox.program import as_function
 from llm_as_judge.sandbox.results import CodeResult
-from llm_as_judge.sandbox.split_plan import mentioned
+from llm_as_judge.types import Question
+
+RunCode = Callable[..., Awaitable[CodeResult]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +25,26 @@ class AssertResult:
     error: str = ""
 
 
-async def run_assert(run_code: Callable[..., Awaitable[CodeResult]], solution: str, statement: str) -> AssertResult:
-    """Run one assert after the solution by ``Sandbox.run_code``; ``SyntaxError`` if ``statement`` is something else."""
-    if PROGRAM in mentioned(ast.walk(quiet_parse(statement))):
-        solution = as_function(solution, PROGRAM)
-    run = await run_code(f"{solution}\n\n{_probe(statement)}", call="_probe_assert")
+async def first_failure(
+    run_code: RunCode, question: Question, solution: str, name: str | None = None
+) -> tuple[str, AssertResult] | None:
+    """The first public test that a solution fails, and how; without tests, it must define the function ``name``."""
+    for statement in question.public_tests or (f"assert callable({name or question.entry_point})",):
+        found = await run_assert(run_code, solution, statement, question.entry_point or name, question.prelude)
+        if not found.passed:
+            return statement, found
+    return None
+
+
+async def run_assert(
+    run_code: RunCode, solution: str, statement: str, entry_point: str | None = None, prelude: str = ""
+) -> AssertResult:
+    """Run one assert by ``Sandbox.run_code``, after prelude and solution as in hidden tests.
+
+    Raises ``SyntaxError`` if ``statement`` is something else.
+    """
+    source = f"{as_function(solution, entry_point or '')}\n\n{_probe(statement)}"
+    run = await run_code(source, call="_probe_assert", prelude=prelude)
     if run.outcome != "finished":
         return AssertResult(False, error=run.error or run.outcome)
     match run.value:

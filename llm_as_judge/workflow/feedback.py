@@ -3,14 +3,11 @@
 Never the verdict, the hidden tests or the reference: only what lint, the run and the public tests say.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from llm_as_judge.answers.code import defining_block
-from llm_as_judge.sandbox.public_test import run_assert
-from llm_as_judge.sandbox.results import CodeResult
+from llm_as_judge.sandbox.public_test import RunCode, first_failure
 from llm_as_judge.types import Execution, Outcome, Question
-
-RunCode = Callable[..., Awaitable[CodeResult]]
 
 #: Findings, or operators' results, that are named.
 _MOST = 4
@@ -33,7 +30,11 @@ async def feedback(execution: Execution, question: Question, run_code: RunCode) 
     """
     failed: list[str] = []
     if execution.outcome == "finished" and question.entry_point and question.public_tests:
-        failed = [line async for line in _failed_test(execution.answer or "", question, run_code)]
+        source = defining_block(execution.answer or "", question.entry_point)
+        if found := await first_failure(run_code, question, source):
+            statement, result = found
+            got = f"got {result.got}, expected {result.expected}" if result.expected else result.error
+            failed = [f"the answer fails a public test: {statement}: {got}"]
     return message(execution, failed)
 
 
@@ -55,16 +56,6 @@ def _said(execution: Execution) -> Iterator[str]:
     elif execution.outcome == "finished":
         unread = [call for call in execution.calls if call.result and not call.parse_ok]
         yield from (f"{call.name}: {call.error or 'its reply could not be read'}" for call in unread[:_MOST])
-
-
-async def _failed_test(answer: str, question: Question, run_code: RunCode) -> AsyncIterator[str]:
-    source = defining_block(answer, question.entry_point or "")
-    for statement in question.public_tests:
-        result = await run_assert(run_code, source, statement)
-        if not result.passed:
-            got = f"got {result.got}, expected {result.expected}" if result.expected else result.error
-            yield f"the answer fails a public test: {statement}: {got}"
-            return
 
 
 def _short(line: str) -> str:

@@ -93,7 +93,7 @@ def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(samples: P
     problem = mbpp.parse(task)
     assert problem.question.public_tests == ("assert f(1) == 2",) and problem.question.entry_point == "f"
     assert problem.reference.tests == "x = 1\ny = 2\nassert f(1) == 2\nassert f(2) == 3\nassert f(3) == 4"
-    assert problem.reference.prelude == "import math\nimport re"
+    assert problem.question.prelude == "import math\nimport re"
     assert "f(2)" not in repr(problem.question) and "f(3)" not in repr(problem.question)
     changes: tuple[dict[str, Any], ...] = (
         {"task_id": "x"}, {"task_id": None}, {"test_list": []}, {"test_list": "assert f(1)"}, {"test_setup_code": 1},
@@ -103,8 +103,8 @@ def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(samples: P
         with pytest.raises(DataError):
             mbpp.parse({**task, **change})
     problems = {p.question.id: p for p in read_problems(samples / "mbpp/mbpp.jsonl")}
-    reference = problems["mbpp/602"].reference  # its setup uses a class of the solution
-    assert reference.tests.startswith("root = Node(1)") and "Node" not in reference.prelude
+    setup = problems["mbpp/602"]  # its setup uses a class of the solution
+    assert setup.reference.tests.startswith("root = Node(1)") and "Node" not in setup.question.prelude
     assert [mbpp.split_of({"task_id": n}) for n in (9, 11, 511, 601)] == ["prompt", "test", "validation", "train"]
     assert "\r" not in repr(problems) + DATASETS["mbpp"].golds(records(samples / "mbpp/mbpp.jsonl")[0])[0]
 

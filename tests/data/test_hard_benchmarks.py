@@ -7,6 +7,7 @@ import base64
 import json
 import pickle
 import random
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from llm_as_judge.data.forms import parse, to_record
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import Sandbox
+from llm_as_judge.sandbox.public_test import first_failure
 
 MATH500 = {
     "problem": "What is $3^2 + \\frac12$?", "solution": "It is $\\boxed{\\frac{19}{2}}$.", "answer": "\\frac{19}{2}",
@@ -121,7 +123,7 @@ async def test_the_plus_sets_are_judged_by_their_own_suites_apart_from_the_solut
         assert "No module named 'scipy'" in report.failures[0].reason
         for problem, (source, right) in ((p, case) for p in problems for case in ((public, False), (near, True))):
             name, reference = problem.question.entry_point or "", problem.reference
-            found = await sandbox.verdict(source, reference.tests, name, prelude=reference.prelude)
+            found = await sandbox.verdict(source, reference.tests, name, prelude=problem.question.prelude)
             assert (found.passed, found.mode, found.weak) == (right, "split", False)
     mine = {**HUMANEVAL_PLUS, "task_id": "HumanEval/164"}
     assert read_problems(write_lines(tmp_path / "mine.jsonl", [mine]))[0].question.dataset == "humaneval"
@@ -149,8 +151,8 @@ async def passes(record: dict[str, Any], *solutions: str) -> list[bool]:
     problem = DATASETS["apps" if "input_output" in record else "livecodebench"].parse(record)
     name, reference = problem.question.entry_point or "", problem.reference
     async with Sandbox(SandboxConfig()) as sandbox:
-        await prove_tests(sandbox, reference.tests, name, reference.prelude)
-        found = [await sandbox.verdict(s, reference.tests, name, prelude=reference.prelude) for s in solutions]
+        await prove_tests(sandbox, reference.tests, name, problem.question.prelude)
+        found = [await sandbox.verdict(s, reference.tests, name, prelude=problem.question.prelude) for s in solutions]
     assert all(v.mode == "split" and not v.weak and v.outcome in ("finished", "raised") for v in found), found
     return [v.passed for v in found]
 
@@ -196,13 +198,20 @@ async def test_methods_of_class_solution_are_called_with_values() -> None:
     of_lcb = livecodebench(listed, metadata='{"func_name": "largest"}', starter_code=starter)
     of_apps = apps([[*c[:2]] for c in cases], [[c[2]] for c in cases], "largest", starter_code=starter)
     for record, test in (
-        (of_lcb, "Solution().largest([3, 1, 2], 1) == [2, 3]"),
-        (of_apps, "callable(Solution().largest)"),
+        (of_lcb, "largest([3, 1, 2], 1) == [2, 3]"),
+        (of_apps, "callable(largest)"),
     ):
         assert await passes(record, right, plain, *wrong) == [True, True, False, False, False]
         question = DATASETS["livecodebench" if record is of_lcb else "apps"].parse(record).question
         assert question.public_tests == (f"assert {test}",) and question.entry_point == "largest"
         assert starter.strip() in question.text
+        async with Sandbox(SandboxConfig()) as sandbox:
+            alone = [await first_failure(sandbox.run_code, question, s) for s in (right, plain.replace("tuple", ""))]
+            assert alone == [None, None], "public tests run as the hidden ones: List is imported, a method is found"
+            assert await first_failure(sandbox.run_code, question, wrong[1]), "no such method"
+    deep = f"{starter}return self.largest(xs, least - 1) if least > 9 else [deque(range(3)).pop(), *map(int, '3')]"
+    far = livecodebench([("[]\n9000", "[2, 3]")] * 2, metadata='{"func_name": "largest"}', starter_code=starter)
+    assert await passes(far, deep) == [True], "recursion as deep as the official scorers allow"
     flip = "def flip(d):\n    return {y: x for x, y in d.items()}"
     assert await passes(apps([[{"1": 2}]], [{"2": 1}], "flip"), flip) == [True]
 
@@ -225,11 +234,38 @@ async def test_apps_golds_are_judged_and_pickles_only_ever_run_in_the_sandbox(tm
     assert "the tests fail before they call '__main__'" in report.failures[0].reason
 
 
+async def test_what_is_wrong_with_private_tests_is_never_the_solutions_fault() -> None:
+    async with Sandbox(SandboxConfig(cpu_seconds=1)) as sandbox:
+        for content, error in (
+            (pickle.dumps('[{"input": "1", "output": "1"}, {"input": "2"}]'), "KeyError: 'output'"),
+            (pickle.dumps('[{"input": "1", "output": "1"}, {"input": "2", "output": 2}]'), "AttributeError"),
+            (pickle.dumps("3"), "TypeError"), (b"cbuiltins\nexec\n(S'while 1: pass'\ntR.", "1 s of CPU time; raise"),
+        ):  # fmt: skip
+            private = base64.b64encode(zlib.compress(content)).decode()
+            problem = DATASETS["livecodebench"].parse(livecodebench([("1", "1")], private_test_cases=private))
+            try:
+                found = await sandbox.verdict("print(input())", problem.reference.tests, "__main__")
+                assert found.outcome == "fault", found
+                faults = found.error
+            except DataError as fault:
+                faults = str(fault)
+            assert "before they call '__main__'" in faults and error in faults
+
+
+async def test_names_numbers_and_ids_of_any_kind_are_those_of_the_record() -> None:
+    check = "def check(x):\n    return x"
+    assert await passes(apps([[1], [2]], [[1], [2]], "check"), check, check + " + 1") == [True, False]
+    assert await passes(livecodebench([("9", "9" * 9000)]), "print('9' * 9000 if int('9' * 9000) else 0)") == [True]
+    assert await passes(apps(["1"], ["inf"]), "print(5)", "print('inf')") == [False, True]
+    ids = [DATASETS["apps"].parse(apps(["1"], ["2"], problem_id=given)).question.id for given in (0, None)]
+    assert ids[0] == "apps/0" and re.fullmatch("apps/[0-9a-f]{12}", ids[1])
+
+
 def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> None:
     lcb = livecodebench([("1 x", "x")])
     for name, record, change, reason in (
         ("math500", MATH500, {"answer": "", "solution": "?"}, "no field 'answer'"),
-        ("mmlu_pro", PRO, {"answer": "A"}, "'answer' and 'answer_index' must name one of 10 options: 'A', 8"),
+        ("mmlu_pro", PRO, {"answer": "A"}, "must name one of 10 options, at most 10: 'A', 8"),
         ("mmlu_pro", PRO, {"answer_index": 10}, "10 options"), ("mmlu_pro", PRO, {"options": "4"}, "'options'"),
         ("gpqa_diamond", GPQA, {"Incorrect Answer 2": None}, "'Incorrect Answer 2'"),
         ("apps", apps([], []), {"input_output": ""}, "'input_output' must be JSON of a dict"),
@@ -240,7 +276,7 @@ def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> No
         ("livecodebench", lcb, {"private_test_cases": '"); import os'}, "'private_test_cases' must be JSON of a list"),
         ("livecodebench", lcb, {"private_test_cases": None}, "'private_test_cases'"),
         ("livecodebench", lcb, {"public_test_cases": '[{"input": 1}]'}, "as text"),
-        ("livecodebench", lcb, {"metadata": '{"func_name": "f"}'}, "'input' must be JSON"),
+        ("livecodebench", lcb, {"metadata": '{"func_name": "f"}'}, "a test of 'f' must be JSON, got .*1 x"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=reason):
             DATASETS[name].parse({**record, **change})

@@ -22,7 +22,7 @@ def sandbox(passed: bool = False, outcome: Any = "finished", **fields: Any) -> A
 
 
 CODE = Problem(
-    Question("c", "Write f.", "code", entry_point="f"), Reference(tests="assert f() == 1", prelude="import math")
+    Question("c", "Write f.", "code", entry_point="f", prelude="import math"), Reference(tests="assert f() == 1")
 )
 
 

@@ -57,7 +57,9 @@ class Runner:
 
     sources: list[str] = field(default_factory=list)
 
-    async def __call__(self, source: str, *, call: str | None = None, args: Sequence[Any] = ()) -> Ran:
+    async def __call__(
+        self, source: str, *, call: str | None = None, args: Sequence[Any] = (), prelude: str = ""
+    ) -> Ran:
         self.sources.append(source)
         namespace: dict[str, Any] = {}
         try:

@@ -23,7 +23,7 @@ def test_programs_read_and_print_in_every_usual_way_and_run_anew_for_each_input(
         f"from dataclasses import *\n@dataclass\nclass A:\n    x: int\nprint = lambda x, p=print: p(A(x).x)\n{SUMS}",
         f"seen = globals().setdefault('seen', 0) + 1\nassert seen == 1\n{SUMS}",
         # by descriptor, as fast readers do; the whole input again
-        "import os\nx = os.read(0, os.fstat(0).st_size).split()[1:]\nos.write(1, b'%d' % sum(map(int, x)))\nos._exit(1)",
+        "import os\n_, *x = map(int, os.read(0, os.fstat(0).st_size).split())\nos.write(1, b'%d'%sum(x))\nos._exit(1)",
         "import io, sys\n_, *x = map(int, io.open(sys.stdin.fileno()).read().split())\nopen(1, 'w').write(str(sum(x)))",
         "import fileinput, pathlib, sys\n*_, last = fileinput.input()\nsys.__stdin__.seek(0)\n"
         "assert pathlib.Path('/dev/stdin').read_text().endswith(last)\nsys.stdin.buffer.raw.seek(0)\n"
@@ -84,10 +84,10 @@ def test_large_inputs_reach_the_program_and_tests_without_memory_are_not_its_fau
 def test_public_tests_of_programs_show_what_was_printed() -> None:
     async def found(box: Any) -> Any:
         tests = (TESTS.splitlines()[0], f"assert {PROGRAM}('1\\n5') == '6'", f"assert callable({PROGRAM})")
-        results = [await run_assert(box.run_code, SUMS, test) for test in tests]
+        results = [await run_assert(box.run_code, SUMS, test, PROGRAM) for test in tests]
         other = await run_assert(box.run_code, "def f(x):\n    return x", "assert f('__main__') == '__main__'")
-        broken = await run_assert(box.run_code, "print(", tests[2])
-        crash = await run_assert(box.run_code, "input()\nint('x')", tests[0])
+        broken = await run_assert(box.run_code, "print(", tests[2], PROGRAM)
+        crash = await run_assert(box.run_code, "input()\nint('x')", tests[0], PROGRAM)
         return results, other, broken, crash
 
     results, other, broken, crash = in_sandbox(found, cpu_seconds=5)

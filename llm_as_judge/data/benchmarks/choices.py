@@ -45,7 +45,9 @@ def _parse_pro(record: Record) -> Problem:
     stem, options, place = text_of(record, "question"), list_of(record, "options"), record.get("answer_index")
     letter = record.get("answer")
     if type(place) is not int or not 0 <= place < len(options) <= 10 or letter != _ALL[place]:
-        raise DataError(f"'answer' and 'answer_index' must name one of {len(options)} options: {letter!r}, {place!r}")
+        raise DataError(
+            f"'answer' and 'answer_index' must name one of {len(options)} options, at most 10: {letter!r}, {place!r}"
+        )
     kept = [i for i, option in enumerate(options) if option.strip() != "N/A" or i == place]
     labels, right = list(_ALL[: len(kept)]), kept.index(place)
     given = record.get("question_id")

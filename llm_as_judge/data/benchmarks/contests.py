@@ -13,9 +13,10 @@ APPS without empty lines and with a relative error of 1e-5; but the order of wor
 import base64
 import inspect
 import json
+import math
 import re
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -23,27 +24,32 @@ from typing import Any
 from llm_as_judge.answers.code import PROGRAM
 from llm_as_judge.data.code_tests import check_tests
 from llm_as_judge.data.dataset import Dataset, has_fields, source_of
-from llm_as_judge.data.record import Record, json_of, short, text_of
+from llm_as_judge.data.record import Record, given_id, json_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 _MODULES = (
     "string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools",
-    "functools", "operator", "io", "json", "typing", "builtins",
+    "functools", "fractions", "operator", "io", "json", "typing", "builtins",
 )  # fmt: skip
 #: As in the official scorers, before a solution. Modules are bound last: ``datetime`` is the module.
-_IMPORTS = "\n".join([*(f"from {name} import *" for name in _MODULES), f"import sys, time, {', '.join(_MODULES)}"])
+_IMPORTS = "\n".join(f"from {name} import *" for name in _MODULES)
+_IMPORTS += f"\nimport sys, time, {', '.join(_MODULES)}\n"
+_IMPORTS += "sys.setrecursionlimit(50_000)\nsys.set_int_max_str_digits(50_000)"
 _ASKED = (
     f"Write a whole Python program: it reads standard input and prints. In tests, {PROGRAM}(input) is what it prints."
 )
-_TESTS = """import base64, json, pickle, zlib
+#: All pairs are read before the first call: what is wrong with them is not the solution's fault.
+_TESTS = """candidate = {name}
+import base64, json, math, pickle, zlib
 from decimal import Decimal
-from typing import Any, Callable
+from collections.abc import Mapping
+from typing import Any
 
-{source}
-def check(candidate):
-    for case in {cases}:
-        assert {compare}(candidate, case["input"], case["output"], {lenient})
+{sources}
+cases = [*map({read}, {cases})]
+for given, wanted in cases:
+    assert {compare}(candidate(*given), wanted, {lenient})
 """
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
@@ -77,27 +83,25 @@ def _problem(
     dataset: str, id_: object, record: Record, text: str, function: str | None, public: Sequence[Record], cases: str
 ) -> Problem:
     """The problem whose hidden tests are the pairs of ``cases``, an expression; ``function`` None: a whole program."""
-    name, starter, prelude = str(function or PROGRAM), str(record.get("starter_code") or "").rstrip(), _IMPORTS
-    call = f"Solution().{name}" if function and "class Solution" in starter else name
-    compare = same_value if function else same_output
-    if function:  # or a method, as on LeetCode
-        prelude += f"\n\ndef {name}(*values):\n    return Solution().{name}(*values)"
+    name, starter = str(function or PROGRAM), str(record.get("starter_code") or "").rstrip()
+    read, compare = (value_case, same_value) if function else (text_case, same_output)
     if starter:
         text = f"{text.rstrip()}\n\n```python\n{starter}\n```"
     shown = []
     for case in public:
-        values, wanted = [case["input"]], "\n".join(map(str.strip, case["output"].strip().split("\n")))
-        if function:
-            lines = [{"input": line} for line in case["input"].split("\n") if line]
-            values, wanted = [json_of(line, "input") for line in lines], json_of(case, "output")
-        shown.append(f"assert {call}({', '.join(map(repr, values))}) == {wanted!r}")
-    source, lenient = inspect.getsource(compare), dataset == "apps"
-    tests = _TESTS.format(source=source, compare=compare.__name__, cases=cases, lenient=lenient)
-    public_tests = tuple(shown) or (f"assert callable({call})",)
-    check_tests(tests, name, prelude, public_tests)
+        try:
+            values, wanted = read(case)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"a test of {name!r} must be JSON, got {short(case)}: {error}") from None
+        shown.append(f"assert {name}({', '.join(map(repr, values))}) == {wanted!r}")
+    sources = f"{inspect.getsource(read)}\n{inspect.getsource(compare)}"
+    told = {"name": name, "read": read.__name__, "compare": compare.__name__, "lenient": dataset == "apps"}
+    tests = _TESTS.format(sources=sources, cases=cases, **told)
+    public_tests = tuple(shown) or (f"assert callable({name})",)
+    check_tests(tests, name, _IMPORTS, public_tests)
     asked = text if function else f"{text.rstrip()}\n\n{_ASKED}"
-    question = Question(f"{dataset}/{id_}", asked, "code", entry_point=name, public_tests=public_tests, dataset=dataset)
-    return Problem(question, Reference(tests=tests, prelude=prelude))
+    question = Question(given_id(dataset, id_, text), asked, "code", "", name, public_tests, dataset, prelude=_IMPORTS)
+    return Problem(question, Reference(tests=tests))
 
 
 def _packed(cases: Sequence[Any]) -> str:
@@ -116,16 +120,31 @@ def _is_example(case: Record, text: str) -> bool:
     return len(example) <= 2 * len(text) and re.search(example, text) is not None
 
 
-def same_output(candidate: Callable[[str], object], given: str, wanted: str, lenient: bool) -> bool:
-    """Whether a program prints what is wanted; runs with the tests, as text."""
+def text_case(case: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """A program's arguments and what it prints; runs with the tests, as text, like those below."""
+    return [case["input"] + ""], "\n".join(map(str.strip, case["output"].strip().split("\n")))
+
+
+def value_case(case: Mapping[str, Any]) -> tuple[list[Any], Any]:
+    """A function's arguments and value; keys that are all whole numbers are numbers."""
+
+    def keys(value: dict[str, Any]) -> dict[Any, Any]:
+        return {int(key): x for key, x in value.items()} if all(map(str.isdecimal, value)) else value
+
+    given = [json.loads(line, object_hook=keys) for line in case["input"].split("\n") if line.strip()]
+    return given, json.loads(case["output"], object_hook=keys)
+
+
+def same_output(said: Any, wanted: str, lenient: bool) -> bool:
+    """Whether a program prints what is wanted."""
 
     def same(one: str, other: str) -> bool:
         words = [*zip(one.split(), other.split(), strict=True)]
         if lenient:
-            return all(a == b or abs(float(a) - float(b)) <= 1e-8 + 1e-5 * abs(float(b)) for a, b in words)
+            return all(a == b or math.isclose(float(a), float(b), rel_tol=1e-5, abs_tol=1e-8) for a, b in words)
         return one == other or all(Decimal(a) == Decimal(b) for a, b in words)
 
-    texts = (str(candidate(given)).strip(), wanted.strip())
+    texts = (str(said).strip(), wanted)
     lines = ([line.strip() for line in text.split("\n") if line.strip() or not lenient] for text in texts)
     try:
         return all(same(*pair) for pair in zip(*lines, strict=True))
@@ -133,14 +152,9 @@ def same_output(candidate: Callable[[str], object], given: str, wanted: str, len
         return False
 
 
-def same_value(candidate: Callable[..., Any], given: str, wanted: str, lenient: bool) -> bool:
-    """Whether a function returns what is wanted; runs with the tests, as text."""
-
-    def keys(value: dict[str, Any]) -> dict[Any, Any]:
-        return {int(key): x for key, x in value.items()} if all(map(str.isdecimal, value)) else value
-
-    said = candidate(*(json.loads(line, object_hook=keys) for line in given.split("\n") if line))
-    right, said = json.loads(wanted, object_hook=keys), [*said] if isinstance(said, tuple) else said
+def same_value(said: Any, right: Any, lenient: bool) -> bool:
+    """Whether a function returns what is wanted."""
+    said = [*said] if isinstance(said, tuple) else said
     if lenient and said != right and isinstance(right, list) and right:  # in APPS a value may be in a list of its own
         right, said = right[0], [[*x] if isinstance(x, tuple) else x for x in said] if isinstance(said, list) else said
     return bool(said == right)

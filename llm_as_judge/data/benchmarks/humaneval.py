@@ -33,8 +33,10 @@ def parse(record: Record) -> Problem:
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
     check_tests(tests, entry_point, prelude, public)
     id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
-    question = Question(id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval")
-    return Problem(question, Reference(tests=tests, prelude=prelude))
+    question = Question(
+        id_, prompt, "code", entry_point=entry_point, public_tests=public, dataset="humaneval", prelude=prelude
+    )
+    return Problem(question, Reference(tests=tests))
 
 
 def _published(record: Record) -> bool:

@@ -26,8 +26,10 @@ def parse(record: Record) -> Problem:
     entry_point = tested_function("\n".join(asserts), optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
     id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
-    question = Question(id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp")
-    return Problem(question, Reference(tests=tests, prelude=prelude))
+    question = Question(
+        id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp", prelude=prelude
+    )
+    return Problem(question, Reference(tests=tests))
 
 
 def split_of(record: Record) -> str:

@@ -50,7 +50,7 @@ class Output(io.BytesIO):
 def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
     """Execute ``source``; with ``call``, return the value of that function called with ``args``."""
     call = job["call"]
-    namespace = execute(job["source"], "solution" if call else "__main__")
+    namespace = execute(job["source"], "solution" if call else "__main__", job.get("prelude", ""))
     if not call:
         return {"end": "finished", "value": None}
     return {"end": "finished", "value": _json_or_text(finished(defined(namespace, call)(*job["args"])))}
