@@ -130,16 +130,9 @@ class Solver:
         await self._open.aclose()
 
     async def solve(
-        self,
-        problem: str,
-        domain: Domain = "math",
-        *,
-        context: str = "",
-        entry_point: str | None = None,
-        public_tests: Sequence[str] = (),
-        draw: Draw = REPEATABLE,
-        fallback: bool = False,
-    ) -> Solution:
+        self, problem: str, domain: Domain = "math", *, context: str = "", entry_point: str | None = None,
+        public_tests: Sequence[str] = (), draw: Draw = REPEATABLE, fallback: bool = False,
+    ) -> Solution:  # fmt: skip
         """Write a workflow for ``problem`` and run it; ``answer`` is None if the workflow fails.
 
         ``entry_point`` is the function that a code problem asks for, ``public_tests`` are assert statements that call
@@ -153,13 +146,9 @@ class Solver:
         return await self.answer(question, draw, fallback=fallback)
 
     async def answer(
-        self,
-        question: Question,
-        draw: Draw = REPEATABLE,
-        *,
-        fallback: bool = False,
+        self, question: Question, draw: Draw = REPEATABLE, *, fallback: bool = False,
         on_workflow: Callable[[str], Awaitable[None]] | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         """As ``solve``; ``on_workflow`` is called with the workflow before it runs."""
         attempts, repairs = list[Attempt](), self.config.workflow.repairs
         completion = await self._write(_Request(question, draw))

@@ -89,15 +89,9 @@ def _qa_form(text: str) -> str:
 
 
 def compare(
-    answer: str,
-    references: Sequence[str],
-    domain: Kind,
-    question: str = "",
-    *,
-    cut_off: bool = False,
-    any_mark: bool = False,
-    effort_s: float = algebra.EFFORT_CPU_S,
-) -> Comparison:
+    answer: str, references: Sequence[str], domain: Kind, question: str = "", *, cut_off: bool = False,
+    any_mark: bool = False, effort_s: float = algebra.EFFORT_CPU_S,
+) -> Comparison:  # fmt: skip
     """Whether the answer, or what its reply states, is one of the references. Never raises.
 
     With the ``question``, a formula copied from it is not an answer, units must be those asked for, and lists may

@@ -50,16 +50,9 @@ async def recorded(
 
 
 async def policy_results(
-    name: str,
-    config: Config,
-    checkpoint: Path | None = None,
-    *,
-    source: str,
-    problems: Sequence[Problem],
-    services: Services,
-    progress: Progress,
-    author: Author | None = None,
-) -> Sequence[RolloutEvent]:
+    name: str, config: Config, checkpoint: Path | None = None, *, source: str, problems: Sequence[Problem],
+    services: Services, progress: Progress, author: Author | None = None,
+) -> Sequence[RolloutEvent]:  # fmt: skip
     """Records of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
     reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
     """
@@ -93,13 +86,9 @@ async def tell_untrained(
 
 
 def policy_records(
-    config: Config,
-    source: str,
-    problems: Sequence[Problem],
-    checkpoint: Path | None,
-    samples: int = 1,
+    config: Config, source: str, problems: Sequence[Problem], checkpoint: Path | None, samples: int = 1,
     given: Sequence[str] = (),
-) -> Path:
+) -> Path:  # fmt: skip
     """File for the policy's workflows on ``problems``, named by ``source``; ``given``: texts used instead of it."""
     settings = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
     model = {name: settings["model"][name] for name in ("model_name", "adapter", "dtype")}

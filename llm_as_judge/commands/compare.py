@@ -23,14 +23,9 @@ if TYPE_CHECKING:
 
 
 async def run_comparison(
-    config: "Config",
-    *,
-    data: Path | None = None,
-    checkpoint: Path | None = None,
-    limit: int | None = None,
-    choose_on: int | None = None,
-    progress: Progress = SILENT,
-) -> dict[str, Any]:
+    config: "Config", *, data: Path | None = None, checkpoint: Path | None = None, limit: int | None = None,
+    choose_on: int | None = None, progress: Progress = SILENT,
+) -> dict[str, Any]:  # fmt: skip
     """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
 
     The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only

@@ -44,16 +44,10 @@ class EvaluationResult:
 
 
 async def run_evaluation(
-    config: "Config",
-    *,
-    data: Sequence[Path] = (),
-    checkpoint: Path | None = None,
-    workflow: WorkflowSource | None = None,
-    limit: int | None = None,
-    samples: int = 1,
-    resume: bool = False,
+    config: "Config", *, data: Sequence[Path] = (), checkpoint: Path | None = None,
+    workflow: WorkflowSource | None = None, limit: int | None = None, samples: int = 1, resume: bool = False,
     progress: Progress = SILENT,
-) -> list[EvaluationResult]:
+) -> list[EvaluationResult]:  # fmt: skip
     """Run and judge ``samples`` workflows for each problem of each file in ``data`` (default: the held-out problems).
 
     They are written by the policy with the adapter in ``checkpoint``, or all are the given ``workflow``. Each is

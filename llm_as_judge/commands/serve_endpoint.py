@@ -101,12 +101,9 @@ class Endpoint:
         return protocol.reply(request.model, choices, *_tokens(solutions))
 
     async def _solve(
-        self,
-        request: ChatBody,
-        question: Question,
-        index: int,
+        self, request: ChatBody, question: Question, index: int,
         on_workflow: Callable[[str], Awaitable[None]] | None = None,
-    ) -> Solution:
+    ) -> Solution:  # fmt: skip
         """Raises ``RequestError``."""
         draw = Draw(request.temperature, request.top_p, None if request.seed is None else request.seed + index)
         try:

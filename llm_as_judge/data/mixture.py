@@ -57,13 +57,9 @@ class Mixture:
     """
 
     def __init__(
-        self,
-        sizes: Mapping[str, int],
-        domains: Mapping[str, Domain],
-        ratios: Mapping[Domain, float],
-        mix: str,
+        self, sizes: Mapping[str, int], domains: Mapping[str, Domain], ratios: Mapping[Domain, float], mix: str,
         seed: int = 0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._sizes, self._seed = sizes, f"{seed}/{mix}"
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
         members = {of: [name for name in sorted(sizes) if sizes[name] and domains[name] == of] for of in wanted}

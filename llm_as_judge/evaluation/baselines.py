@@ -115,12 +115,9 @@ class Matrix:
 
 
 async def measure(
-    problems: Sequence[Problem],
-    parts: RolloutParts,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    plans: Collection[str] = tuple(SHAPES),
-    log: Log = lambda plan, texts: nullcontext(),
-) -> Matrix:
+    problems: Sequence[Problem], parts: RolloutParts, progress: Callable[[int, int], None] = lambda done, total: None,
+    plans: Collection[str] = tuple(SHAPES), log: Log = lambda plan, texts: nullcontext(),
+) -> Matrix:  # fmt: skip
     """Runs every plan on every problem; ``log`` opens the ledger of each.
 
     Of few problems several plans run at once, so that the executor has full batches.

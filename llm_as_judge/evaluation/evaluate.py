@@ -105,14 +105,9 @@ def _verbatim(text: str, samples: int) -> list[Completion]:
 
 
 async def evaluate(
-    problems: Sequence[Problem],
-    author: Author,
-    parts: RolloutParts,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-    *,
-    samples: int = 1,
-    log: Ledger | None = None,
-) -> list[RolloutEvent]:
+    problems: Sequence[Problem], author: Author, parts: RolloutParts,
+    progress: Callable[[int, int], None] = lambda done, total: None, *, samples: int = 1, log: Ledger | None = None,
+) -> list[RolloutEvent]:  # fmt: skip
     """Writes, runs and judges workflows for each problem: a record for each and each sample, in order.
 
     With ``parts.repairs`` a policy repairs its failed workflows; those of an evaluation that was interrupted may be

@@ -38,12 +38,9 @@ _TRIED = 10
 
 
 async def self_consistency(
-    problems: Sequence[Problem],
-    parts: RolloutParts,
-    run_code: RunCode,
-    tokens: float,
+    problems: Sequence[Problem], parts: RolloutParts, run_code: RunCode, tokens: float,
     log: Callable[[int], AbstractContextManager[Ledger]],
-) -> tuple[int, list[RolloutEvent]]:
+) -> tuple[int, list[RolloutEvent]]:  # fmt: skip
     """Number of drafts, and one record for each problem with the tokens, cost and seconds of all its drafts.
 
     ``parts`` run at ``TEMPERATURE``; ``tokens`` are the executor tokens to reach, ``log`` opens the ledger of a number.

@@ -36,12 +36,9 @@ def _opened(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> 
 
 @solver
 def workflow_policy(
-    config: str = "config/embedded.yaml",
-    checkpoint: str | None = None,
-    overrides: list[str] | str | None = None,
-    domain: Domain = "math",
-    fallback: bool = False,
-) -> Solver:
+    config: str = "config/embedded.yaml", checkpoint: str | None = None, overrides: list[str] | str | None = None,
+    domain: Domain = "math", fallback: bool = False,
+) -> Solver:  # fmt: skip
     """Writes and runs a workflow for each sample.
 
     Args:

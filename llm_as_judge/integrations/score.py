@@ -81,14 +81,9 @@ class Scorer:
         self._open: _Services | None = None
 
     async def score(
-        self,
-        row: Row,
-        text: str,
-        *,
-        finish_reason: Literal["stop", "length"] = "stop",
-        seed: int | None = None,
+        self, row: Row, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None,
         attempts: Sequence[Attempt] = (),
-    ) -> Rollout:
+    ) -> Rollout:  # fmt: skip
         """Run, judge and reward ``text``, the policy's whole reply, on the problem of ``row``.
 
         ``finish_reason`` "length": the reply was cut off at its limit. ``seed`` is the executor's: replies of one group

@@ -53,16 +53,11 @@ class WorkflowReward:
         self._eos = load_tokenizer(locate_weights(self.scorer.config.base_model.path)).eos_token_id
 
     async def __call__(
-        self,
-        prompts: Sequence[str | Sequence[Message]],
-        completions: Sequence[str | Sequence[Message]],
-        *,
-        completion_ids: Sequence[Sequence[int]] | None = None,
-        trainer_state: Any = None,
+        self, prompts: Sequence[str | Sequence[Message]], completions: Sequence[str | Sequence[Message]], *,
+        completion_ids: Sequence[Sequence[int]] | None = None, trainer_state: Any = None,
         log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
-        **columns: Sequence[Any],
-    ) -> list[float | None]:
+        log_extra: Callable[[str, list[Any]], None] | None = None, **columns: Sequence[Any],
+    ) -> list[float | None]:  # fmt: skip
         """Raises ``ConfigError`` if the data set has no column ``record``."""
         records = columns.get(RECORD)
         if records is None:

@@ -25,15 +25,9 @@ from llm_as_judge.rl.rollout import doubling_waits
 
 
 async def compute_score(
-    data_source: str,
-    solution_str: str,
-    ground_truth: object = None,
-    extra_info: Mapping[str, Any] | None = None,
-    *,
-    config: str = "config/training.yaml",
-    overrides: Sequence[str] = (),
-    **_: Any,
-) -> dict[str, Any]:
+    data_source: str, solution_str: str, ground_truth: object = None, extra_info: Mapping[str, Any] | None = None, *,
+    config: str = "config/training.yaml", overrides: Sequence[str] = (), **_: Any,
+) -> dict[str, Any]:  # fmt: skip
     """``score`` is the reward, ``acc`` 1 or 0; the other keys are outcome, executor tokens and reward terms.
 
     Raises ``DataError`` for a row that this module did not export, ``InfrastructureError`` for a rollout that could not

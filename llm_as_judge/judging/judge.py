@@ -44,12 +44,9 @@ class Judge:
     """
 
     def __init__(
-        self,
-        config: JudgeConfig,
-        llm: ChatModel | None = None,
-        sandbox: Sandbox | None = None,
+        self, config: JudgeConfig, llm: ChatModel | None = None, sandbox: Sandbox | None = None,
         second: ChatModel | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         if config.asks_model and llm is None:
             raise ConfigError(f"judge.mode = {config.mode} needs a judge model; configure one or set judge.mode=rules")
         self._mode = config.mode

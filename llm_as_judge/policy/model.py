@@ -177,14 +177,9 @@ class Policy:
         return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 
     def known_logprobs(
-        self,
-        completions: Sequence[Completion],
-        sampling: Sampling,
-        layout: Layout,
-        budget: int,
-        *,
+        self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int, *,
         reference: bool = False,
-    ) -> list[Tensor]:
+    ) -> list[Tensor]:  # fmt: skip
         """Log-probs [T] of every completion under the current weights or the KL reference, without gradient."""
         logprobs: dict[int, Tensor] = {}
         with torch.no_grad(), self._reference() if reference else nullcontext():

@@ -181,12 +181,9 @@ class _Row:
         return [place for n in path for place in range(self.nodes[n].start, self.nodes[n].end)]
 
     def finish(
-        self,
-        rows: Sequence[Sequence[int]] = (),
-        completions: Sequence[Tokens] = (),
-        trunk_pieces: Sequence[Piece] = (),
-        trunk_keys: int = 0,
-    ) -> TreePlan:
+        self, rows: Sequence[Sequence[int]] = (), completions: Sequence[Tokens] = (),
+        trunk_pieces: Sequence[Piece] = (), trunk_keys: int = 0,
+    ) -> TreePlan:  # fmt: skip
         """The plan; ``rows`` are the positions that predict each token of ``completions``."""
         edges: dict[tuple[int, int], int] = {}
         edge = [

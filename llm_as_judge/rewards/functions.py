@@ -62,13 +62,9 @@ class OwnFunction:
     """
 
     def __init__(
-        self,
-        setting: str,
-        name: str,
-        columns: Collection[str],
-        timeout_s: float,
+        self, setting: str, name: str, columns: Collection[str], timeout_s: float,
         limits: tuple[float, float] = (-math.inf, math.inf),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name, self._at, self._timeout_s, self._limits = name, f"{setting}: {name!r}", timeout_s, limits
         if ":" not in name:
             raise ConfigError(f"{setting}: write package.module:function or file.py:function, got {name!r}")

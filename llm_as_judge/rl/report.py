@@ -120,14 +120,9 @@ def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) ->
 
 
 def rollout_event(
-    rollout: Rollout,
-    *,
-    step: int = 0,
-    advantage: float | None = None,
-    index: int = 0,
-    sample: int = 0,
+    rollout: Rollout, *, step: int = 0, advantage: float | None = None, index: int = 0, sample: int = 0,
     scores: Mapping[str, float] | None = None,
-) -> RolloutEvent:
+) -> RolloutEvent:  # fmt: skip
     """The record of a rollout; ``step`` and ``advantage`` in training, the other arguments in an evaluation."""
     question, completion, reference = rollout.problem.question, rollout.completion, rollout.problem.reference
     execution, verdict = rollout.execution, rollout.verdict

@@ -120,14 +120,9 @@ def extract_code(text: str, prefill: str = "") -> str:
 
 
 async def collect(
-    problems: Sequence[Problem],
-    completions: Sequence[Sequence[Completion]],
-    parts: RolloutParts,
-    on_rollout: OnRollout = lambda place, member, rollout: None,
-    *,
-    seed: int = 0,
-    again: Again | None = None,
-) -> list[Group]:
+    problems: Sequence[Problem], completions: Sequence[Sequence[Completion]], parts: RolloutParts,
+    on_rollout: OnRollout = lambda place, member, rollout: None, *, seed: int = 0, again: Again | None = None,
+) -> list[Group]:  # fmt: skip
     """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
     ``on_rollout`` gets every rollout as soon as it is done. ``again`` samples the repairs of failed attempts, if there

@@ -90,18 +90,10 @@ class Sandbox:
         return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
 
     async def run_workflow(
-        self,
-        source: str,
-        *,
-        problem: str,
-        entry_point: str | None,
-        call_operator: CallOperator,
-        config: WorkflowConfig,
-        operators: Mapping[str, OperatorParameters],
-        dataset: str = "",
-        prompt: str = "",
+        self, source: str, *, problem: str, entry_point: str | None, call_operator: CallOperator,
+        config: WorkflowConfig, operators: Mapping[str, OperatorParameters], dataset: str = "", prompt: str = "",
         modules: Mapping[str, aflow.Role] = {},
-    ) -> Execution:
+    ) -> Execution:  # fmt: skip
         """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
 
         A ``WorkflowError`` of ``call_operator`` is raised inside the workflow, ``BudgetExceeded`` ends the run, and any

@@ -37,13 +37,9 @@ def running(values: Sequence[float]) -> list[float]:
 
 
 def learning_curve(
-    steps: Sequence[StepReport],
-    path: Path,
-    before: Estimate,
-    after: Estimate,
-    evals: Sequence[EvalEvent] = (),
+    steps: Sequence[StepReport], path: Path, before: Estimate, after: Estimate, evals: Sequence[EvalEvent] = (),
     bounds: Mapping[str, float] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy at both ends.
 
     ``bounds`` are held-out accuracies drawn as horizontal lines, such as those of the oracles. If the judge abstained,

@@ -67,14 +67,9 @@ class WorkflowRunner:
     """
 
     def __init__(
-        self,
-        llm: ChatModel,
-        sandbox: Sandbox,
-        config: WorkflowConfig,
-        executor: EndpointConfig,
-        enhance: Callable[[str, str], str] = no_enhancement,
-        named: Mapping[str, Executor] = MappingProxyType({}),
-    ) -> None:
+        self, llm: ChatModel, sandbox: Sandbox, config: WorkflowConfig, executor: EndpointConfig,
+        enhance: Callable[[str, str], str] = no_enhancement, named: Mapping[str, Executor] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self.executors: Mapping[str, Executor] = {"": Executor(llm, executor), **named}
         self.sandbox = sandbox
         self.enhance = enhance

@@ -46,13 +46,9 @@ class Facts:
 
 
 def lint(
-    source: str,
-    *,
-    entry_point: str | None = None,
-    operators: Operators = OPERATORS,
-    prompt: str = "",
+    source: str, *, entry_point: str | None = None, operators: Operators = OPERATORS, prompt: str = "",
     executors: Collection[str] = (),
-) -> Facts:
+) -> Facts:  # fmt: skip
     """Parse and check a workflow's text; ``entry_point`` adds W107, ``prompt`` is the ``prompt.py`` it may import,
     ``executors`` are those that it may name.
     """

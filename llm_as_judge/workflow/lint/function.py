@@ -17,14 +17,9 @@ class ScopeCheck(ExpressionCheck):
     """Checks a body, then the functions defined in it; ``answers``: it is ``__call__``'s, which returns the answer."""
 
     def __init__(
-        self,
-        scope: Scope,
-        body: Sequence[ast.stmt],
-        parameters: Collection[str] = (),
-        outer: Collection[str] = (),
-        self_name: str = "",
-        answers: bool = False,
-    ) -> None:
+        self, scope: Scope, body: Sequence[ast.stmt], parameters: Collection[str] = (), outer: Collection[str] = (),
+        self_name: str = "", answers: bool = False,
+    ) -> None:  # fmt: skip
         local = bound_names(body).union(parameters)
         super().__init__(scope, State(dict.fromkeys(parameters)), local, outer, self_name)
         self._body, self._answers = body, answers
