@@ -53,9 +53,9 @@ class Recipe:
 def recipes(domain: Kind, operators: Collection[str]) -> Iterator[Recipe]:
     """Every recipe for ``domain`` that needs only ``operators``."""
     ensembles = ("ScEnsemble", "MdEnsemble")
-    for draft, after in itertools.product(_PARTS["drafts"][domain], _PARTS["after"][domain]):
+    for draft, after in itertools.product(_PARTS["drafts"][domain], map(tuple, _PARTS["after"][domain])):
         several = itertools.product((2, 3, 4, 5), ensembles)
-        made = [Recipe(draft, after=tuple(after)), *(Recipe(draft, *each, after=after) for each in several)]
+        made = [Recipe(draft, after=after), *(Recipe(draft, *each, after=after) for each in several)]
         made += [Recipe(draft, 3, ensemble, early_end=True, after=after) for ensemble in ensembles]
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 

@@ -9,6 +9,7 @@ import pickle
 import random
 import re
 import zlib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,9 @@ async def test_each_set_has_its_own_name_official_metric_and_form(tmp_path: Path
         (problem,) = read_problems(write_lines(tmp_path / f"{name}.jsonl", [record]))
         question, reference = problem.question, problem.reference
         assert (question.dataset, problem.benchmark, metric_of(question)) == (name, "", metric), name
-        found = [next(iter(scores(metric_of(question), said, question, reference).values())) for said in (right, wrong)]
-        assert found == [1, 0], name
+        if metric != "math" or find_spec("math_verify"):  # an extra
+            found = [scores(metric_of(question), said, question, reference) for said in (right, wrong)]
+            assert [next(iter(one.values())) for one in found] == [1, 0], name
         assert parse(to_record(problem)) == problem and question.id.startswith(f"{name}/"), name
         assert DATASETS[name].source.official == {"test": "test"}
     async with Sandbox(SandboxConfig(mode="unsafe")) as sandbox:

@@ -54,8 +54,8 @@ def program(folder: Path, text: str = STAND_IN) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends within some seconds."""
-    deadline = time.monotonic() + 5
+    """Whether a process ends; a busy machine may need long for it."""
+    deadline = time.monotonic() + 60
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
     return not alive(pid)
