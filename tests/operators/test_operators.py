@@ -10,8 +10,10 @@ import pytest
 from helpers.workflows import CODE, DOUBLE, SQUARE
 from scripted import ARGUMENTS, Chat, Ran, Runner, build
 
+from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.operators import catalog
+from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Exchange
 
 MALFORMED = (
@@ -205,12 +207,13 @@ async def test_test_runs_public_tests_if_there_are_any_and_repairs_what_fails() 
 
 async def test_a_program_is_asked_for_and_repaired_as_one() -> None:
     question = replace(CODE, entry_point="__main__", public_tests=("assert __main__('3') == '9'",))
-    chat, runner = Chat("```python\nprint(int(input()) ** 2)\n```"), Runner()
+    chat = Chat("```python\nprint(int(input()) ** 2)\n```")
     written = await build("CustomCodeGenerate", chat, question=question)(
         problem="p", entry_point="__main__", instruction=""
     )
-    test = build("Test", chat, question=question, run_code=runner)
-    result = await test(problem="p", solution="print(input())", entry_point="__main__")
+    async with Sandbox(SandboxConfig(mode="unsafe")) as sandbox:  # a program replaces standard streams and threads
+        test = build("Test", chat, question=question, run_code=sandbox.run_code)
+        result = await test(problem="p", solution="print(input())", entry_point="__main__")
     assert written["parse_ok"] and result["result"] and result["solution"] == written["response"]
     assert "the Python program" in chat.prompts[0] and "got '3', expected '9'" in chat.prompts[1]
     assert not any("function __main__" in prompt for prompt in chat.prompts)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # before any test: as the import of another one it may be cut short
 import torch.nn.attention.flex_attention as flex_module
 import torch.nn.functional as F
 from hypothesis import given, settings
