@@ -14,7 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from textwrap import dedent
 
-#: The ``entry_point`` of a whole program, which reads standard input and prints: ``__main__(text)`` is what it prints.
+#: The ``entry_point`` of a whole program, which reads standard input and prints. Its tests call ``__main__(text)``,
+#: which runs it with ``text`` as input and returns what it prints.
 PROGRAM = "__main__"
 #: Characters of the longest text of a model that is parsed as Python: its syntax tree takes 400 times the memory.
 LONGEST_PARSED = 15_000
@@ -47,8 +48,10 @@ def is_name(text: str) -> bool:
 
 def defines(source: str, name: str) -> bool:
     """Whether ``source`` has a function, a class or a variable of that name; as a program, whether it prints."""
-    if name == PROGRAM or not is_name(name):
-        return name == PROGRAM and re.search(r"\b(?:print|stdout)\b", source) is not None
+    if name == PROGRAM:
+        return re.search(r"\b(?:print|stdout)\b", source) is not None
+    if not is_name(name):
+        return False
     return re.search(rf"(?m)^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)", source) is not None
 
 

@@ -96,7 +96,7 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 def next_turns(
     policy: "Policy", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
-    """Each of ``completions`` with one more turn, which ``generate`` samples, after what it is ``told``.
+    """Each of ``completions`` with one more turn: the policy reads its text of ``told``, and ``generate`` samples.
 
     The prompt of a turn is the ids of the earlier ones, as sampled, and those of a user turn: nothing is decoded and
     tokenised again. An episode is one sequence, of which the policy's own tokens are trained on (``Completion.mask``).

@@ -1,4 +1,4 @@
-"""Whole programs as functions: tests of a program call ``__main__(text)``, which is what it prints for that input."""
+"""Whole programs as functions: ``__main__(text)`` runs one with ``text`` as input and returns what it prints."""
 
 import inspect
 from typing import Any

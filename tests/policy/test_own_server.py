@@ -162,7 +162,7 @@ def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: p
     assert isinstance(author.engine, VLLMEngine)
     own = author.engine._own
     assert own is not None
-    port = f"--port {urlsplit(own.config.base_url).port}"
+    port = f"--port {urlsplit(own.config.base_url).port}$"  # the last word; without $ 5000 is also in 50001
     pids = [int(pid) for pid in subprocess.check_output(["pgrep", "-f", "--", port], text=True).split()]
     del author, own
     assert pids and all(gone(pid) for pid in pids)
