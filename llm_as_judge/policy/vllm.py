@@ -150,8 +150,9 @@ class VLLMEngine:
             except ProviderError as error:
                 if error.cause in ("key", "model"):
                     raise ConfigError(
-                        f"{error}; the policy is {self._base_model!r}, and adapters need --enable-lora and "
-                        "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+                        f"{error}; the policy is {self._base_model!r}, and adapters need --enable-lora, "
+                        f"VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and a server that can read {self._adapter_dir.resolve()} "
+                        "under this path: on another machine by a shared file system"
                     ) from error
                 raise
             finally:

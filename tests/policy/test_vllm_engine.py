@@ -159,8 +159,8 @@ def test_unusable_servers_and_replies_are_errors_with_their_reason(server: FakeS
     server.choice, server.models = {}, ["other"]
     with pytest.raises(ConfigError, match="serves other, not base"):
         vllm.check()
-    server.failures = [(404, "no such route")]
-    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING"):
+    server.failures = [(404, "No adapter found for /elsewhere")]  # vLLM's words for a path that it cannot read
+    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING.*can read .* by a shared file system"):
         vllm.sync(tiny_policy(), 0)
     server.failures = [(400, "The lora adapter 'policy-v3' has already been loaded.")]
     vllm.sync(tiny_policy(), 3)
