@@ -79,10 +79,8 @@ class Server(Protocol):
     @property
     def places(self) -> Places: ...
 
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T: ...
-
-    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply's text as read by ``parse``. Raises as ``ChatModel`` says."""
+    async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        """The reply's text as read by ``parse``; without a body, to a GET. Raises as ``ChatModel`` says."""
 
     async def aclose(self) -> None: ...
 
@@ -190,7 +188,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         found: list[str] = []
         for server in self._servers:
             try:
-                names = await server.get("/models", model_names, f"model {self.config.model}")
+                names = await server.ask("/models", None, model_names, f"model {self.config.model}")
             except ProviderError as error:
                 if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
                     raise
@@ -286,7 +284,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
             left.remove(server)
             try:
                 read = partial(self._read, request)
-                return await server.post("/chat/completions", request, read, f"model {self.config.model}")
+                return await server.ask("/chat/completions", request, read, f"model {self.config.model}")
             except Unreadable as error:  # a server without retries
                 raise ProviderError(f"{server.root}: {error}", error.cause) from error
             except ProviderError as error:

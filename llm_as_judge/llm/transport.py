@@ -109,11 +109,8 @@ class Transport(AbstractAsyncContextManager["Transport"]):
         if session is not None:
             await session.close()
 
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
-        return await self.post(path, None, parse, who)
-
-    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply's text as read by ``parse``. Errors name the address and ``who``.
+    async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        """The reply's text as read by ``parse``; without a body, to a GET. Errors name the address and ``who``.
 
         Raises ``RequestRefused``, ``PromptTooLong`` or, for any other cause, ``ProviderError``.
         """

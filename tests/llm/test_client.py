@@ -184,7 +184,7 @@ async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
     class Here:
         root, places = "local", Places(1)
 
-        async def post(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
+        async def ask(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
             return parse(json.dumps(completion(None)))
 
         async def aclose(self) -> None: ...

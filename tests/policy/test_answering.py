@@ -222,8 +222,7 @@ async def test_a_body_is_plain_json() -> None:
     """What the server hands to ``parse`` is what a server of the protocol sends."""
     seen, server = list[str](), LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
     body = {"model": "policy", "messages": [{"role": "user", "content": "5"}], "temperature": 0, "max_tokens": 3}
-    await server.post("/chat/completions", body, seen.append)
-    assert "policy" in await server.get("/models", str)
+    await server.ask("/chat/completions", body, seen.append)
     await server.aclose()
     assert {"choices", "usage"} <= json.loads(seen[0]).keys()
 
@@ -265,7 +264,7 @@ async def test_weights_that_cannot_answer_are_a_fault_of_ours_and_never_the_work
 async def test_closing_cancels_requests_under_way() -> None:
     server = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
     body = {"messages": [{"role": "user", "content": "5 6"}], "temperature": 0, "max_tokens": 200}
-    asked = [asyncio.ensure_future(server.post("/chat/completions", body, str)) for _ in range(2 * ROWS)]
+    asked = [asyncio.ensure_future(server.ask("/chat/completions", body, str)) for _ in range(2 * ROWS)]
     await server.open()
     while server._rounds is None:
         await asyncio.sleep(0)
