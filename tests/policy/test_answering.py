@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from torch import Tensor
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient
+from llm_as_judge.llm.places import Places
 from llm_as_judge.policy import answering, attention, packed
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.local import LocalEngine
@@ -259,6 +260,28 @@ async def test_weights_that_cannot_answer_are_a_fault_of_ours_and_never_the_work
     async with LLMClient(EndpointConfig(provider="local", model="policy"), [server]) as client:
         with pytest.raises(ProviderError, match="no weights here"):
             await client.chat("5 6")
+
+
+async def test_a_policy_that_is_sampled_on_a_server_answers_there_under_its_name() -> None:
+    seen = list[dict[str, Any]]()
+
+    class Elsewhere:
+        root, places = "elsewhere", Places(3)
+
+        async def ask(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
+            seen.append(body)
+            return parse(path)
+
+        async def aclose(self) -> None:
+            seen.clear()
+
+    server, elsewhere = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS), Elsewhere()
+    server.move(elsewhere, "tiny/model")
+    assert await server.ask("/chat/completions", {"model": "policy", "max_tokens": 3}, str) == "/chat/completions"
+    assert (seen[0]["model"], seen[0]["max_tokens"], server.places) == ("tiny/model", 3, elsewhere.places)
+    assert seen[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    await server.aclose()
+    assert not seen
 
 
 async def test_closing_cancels_requests_under_way() -> None:
