@@ -8,7 +8,6 @@ import asyncio
 import hmac
 import json
 import logging
-import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from llm_as_judge.commands.serve_chat import ChatBody, cut_at, read_request
-from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
+from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.evaluation.evaluate import all_of
 from llm_as_judge.llm import protocol
 from llm_as_judge.llm.protocol import Handler, RequestError, body_of, error_body, reply_head
@@ -37,31 +36,17 @@ async def run_server(
     """Serve until cancelled; ``ready`` gets the address once the port is open. Raises ``ConfigError`` for an address
     that cannot be used, before models are loaded.
     """
-    with _bound(host, port) as sock:
+    with protocol.bound(host, port) as (sock, address):
         async with endpoint.solver:
             # A client that disconnects cancels its workflow.
             runner = web.AppRunner(endpoint.app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
             await runner.setup()
             try:
                 await web.SockSite(runner, sock).start()
-                ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}/v1")
+                ready(address)
                 await asyncio.Event().wait()
             finally:
                 await runner.cleanup()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket at the address, which does not listen yet."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "not the name of a host"
-        cure = "choose another address with --host and --port"
-        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; {cure}") from error
-    return sock
 
 
 @dataclass

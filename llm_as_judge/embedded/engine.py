@@ -269,13 +269,3 @@ class NanoEngine:
             self.taps[:, slot] = self.taps[:, last]
             self.last[slot], self.position[slot] = self.last[last], self.position[last]
         self.active.pop()
-
-    def generate(self, requests: list[Request]) -> None:
-        """Complete all ``requests``, shortest prompts first, so that rows of similar length are decoded together."""
-        waiting = sorted(requests, key=lambda r: -len(r.prompt))
-        while waiting or self.active:
-            if waiting and (self.free >= max(1, self.slots // 4) or not self.active):
-                count = min(16, self.free)
-                self.admit([waiting.pop() for _ in range(min(count, len(waiting)))])
-            else:
-                self.step()
