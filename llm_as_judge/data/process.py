@@ -19,9 +19,9 @@ from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
 from llm_as_judge.data.forms import PLAIN, Forms, to_record
 from llm_as_judge.data.forms import parse as parse_own
-from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
+from llm_as_judge.data.sampler import Mixture
 from llm_as_judge.data.settings import Mix, raw_files, sources_of, splits_there
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
