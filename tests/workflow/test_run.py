@@ -188,15 +188,15 @@ def test_calls_and_the_worst_case_of_each_have_a_budget_that_nothing_evades(run:
 
 
 def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
-    budget = Budget(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=800))
+    budget, executor = Budget(WorkflowConfig(max_tokens=1000)), EndpointConfig(max_tokens=800)
     for _ in range(30):
-        with budget.call("x" * 100) as call:
+        with budget.call("x" * 100, executor) as call:
             call.tokens = 10
-    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700):
+    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700, executor):
         pass
-    with pytest.raises(ProviderError), budget.call("x"):
+    with pytest.raises(ProviderError), budget.call("x", executor):
         raise ProviderError("down")
-    with budget.call("x" * 100) as last:
+    with budget.call("x" * 100, executor) as last:
         assert last.reply_tokens == 1000 - 300 - 164
 
 
