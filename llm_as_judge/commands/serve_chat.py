@@ -6,12 +6,12 @@ Fields beyond the protocol (``extra_body`` of the OpenAI client): ``domain``, ``
 answer is what the workflow returns. Everything unsupported is refused, not ignored.
 """
 
-import keyword
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from llm_as_judge.answers.code import is_name
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.llm.protocol import Body, RequestError, Unicode, checked
@@ -25,7 +25,7 @@ _SPEAKERS = {"system": "System", "developer": "System", "user": "User", "assista
 
 
 def _function(name: str) -> str:
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not is_name(name):
         raise ValueError("not the name of a function")
     return name
 

@@ -276,9 +276,6 @@ class Cache:
     def move(self, source: int, target: int) -> None:
         """Moves a row's keys and values to ``target``; its own row is then free."""
         length = int(self.lengths[source])
-        if source == target:
-            self.lengths[source] = 0
-            return
         for whole in (whole for pair in self._layers for whole in pair):
             whole[target, :, :length] = whole[source, :, :length]
         self.lengths[target] = length
