@@ -73,7 +73,7 @@ class _Pool:
 def process(job: Job) -> dict[str, Any]:
     """Process the files; returns the content of ``info.json``.
 
-    Raises ``ConfigError`` or ``DataError``, the latter with every bad record, and leaves ``out`` unchanged.
+    Raises ``ConfigError``, ``DataError``, with every bad record, or ``OSError``, and leaves ``out`` unchanged.
     """
     if job.mode not in ("plan-c", "official"):
         raise ConfigError(f"--split must be plan-c or official, got {job.mode!r}")
