@@ -276,7 +276,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
 
     async def _post(self, request: Mapping[str, Any], left: list[Server]) -> Exchange:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
-        from llm_as_judge.llm.transport import Unreadable
+        from llm_as_judge.llm.transport import Failure
 
         while True:
             now = time.monotonic()
@@ -285,7 +285,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
             try:
                 read = partial(self._read, request)
                 return await server.ask("/chat/completions", request, read, f"model {self.config.model}")
-            except Unreadable as error:  # a server without retries
+            except Failure as error:  # a server without retries
                 raise ProviderError(f"{server.root}: {error}", error.cause) from error
             except ProviderError as error:
                 if error.cause not in ("connection", "timeout", "overload", "server"):
@@ -299,7 +299,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
 
         A reply that has no text, although the model wrote some, or that a filter withheld is a failure of the endpoint.
         """
-        from llm_as_judge.llm.transport import Unreadable, parse_json
+        from llm_as_judge.llm.transport import Failure, parse_json
 
         body = parse_json(text)
         try:
@@ -320,13 +320,13 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
             )
             withheld = finish == "content_filter" or (not content and message.get("refusal"))
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise Unreadable("no chat completion in the reply") from error
+            raise Failure("no chat completion in the reply") from error
         if withheld:
-            raise Unreadable(f"the reply was withheld (finish_reason {finish})", "filter")
+            raise Failure(f"the reply was withheld (finish_reason {finish})", "filter")
         # A model may choose to say nothing, and then writes only its end-of-text token.
         silent = not reasoning and completion and completion <= len(content) + 1
         if not content.strip() and finish != "length" and not silent:
-            raise Unreadable(f"an empty reply (finish_reason {finish})", "empty")
+            raise Failure(f"an empty reply (finish_reason {finish})", "empty")
         if not prompt or not completion:
             self._remark("it reports no token counts (usage): they are estimated from the texts, rather too high")
             longest = request.get("max_tokens") or request.get("max_completion_tokens") or self.config.max_tokens

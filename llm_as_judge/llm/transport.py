@@ -47,6 +47,7 @@ _CONTEXT = re.compile(
     re.IGNORECASE,
 )
 EMPTY_CURE = "no text arrives: check the server's chat template and reasoning parser, or raise max_tokens"
+_TEMPORARY: tuple[Cause, ...] = ("connection", "timeout", "overload", "server", "reply", "empty")
 _CURES: dict[Cause, str] = {
     "connection": "is the server running there?",
     "timeout": "raise timeout_s or lower concurrency",
@@ -63,22 +64,17 @@ _CURES: dict[Cause, str] = {
 }
 
 
-class Unreadable(Exception):
-    """Raised by ``parse`` for a body that is not the expected reply; unless withheld by a filter, it is asked again."""
+class Failure(Exception):
+    """An attempt without a reply; ``parse`` raises it too, for a body that is not the expected one.
 
-    def __init__(self, what: str, cause: Cause = "reply") -> None:
-        super().__init__(what)
-        self.cause = cause
-
-
-class _Failure(Exception):
-    """An attempt without a reply; ``wait_s`` is what the server asks for before the next one."""
+    ``again``: another attempt may help. ``wait_s`` is what the server asks for before it.
+    """
 
     def __init__(
-        self, what: str, cause: Cause, *, temporary: bool = True, wait_s: float | None = None, said: str = ""
+        self, what: str, cause: Cause = "reply", wait_s: float | None = None, said: str = "", again: bool = True
     ) -> None:
         super().__init__(what)
-        self.cause, self.temporary, self.wait_s, self.said = cause, temporary, wait_s, said
+        self.cause, self.wait_s, self.said, self.again = cause, wait_s, said, again and cause in _TEMPORARY
 
 
 class Transport(AbstractAsyncContextManager["Transport"]):
@@ -136,10 +132,10 @@ class Transport(AbstractAsyncContextManager["Transport"]):
             begun = time.monotonic()
             try:
                 return await self._attempt(path, data, parse)
-            except _Failure as failure:
+            except Failure as failure:
                 if failure.cause in ("overload", "timeout"):
                     self.places.overloaded(begun)
-                if not failure.temporary or attempt > self.config.max_retries:
+                if not failure.again or attempt > self.config.max_retries:
                     kind = {"request": RequestRefused, "context": PromptTooLong}.get(failure.cause, ProviderError)
                     tries = f" (after {attempt} attempts)" if attempt > 1 else ""
                     cure = _CURES[failure.cause]
@@ -156,29 +152,27 @@ class Transport(AbstractAsyncContextManager["Transport"]):
                 async for chunk in response.content.iter_chunked(1 << 16):
                     body += chunk
                     if len(body) > self._longest:
-                        what = f"the reply has more than {self._longest:,} bytes"
-                        raise _Failure(what, "reply", temporary=False)
+                        raise Failure(f"the reply has more than {self._longest:,} bytes", again=False)
         except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            raise _Failure(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
+            raise Failure(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
-            raise _Failure(f"no connection ({self._quote(str(error))})", "connection") from error
+            raise Failure(f"no connection ({self._quote(str(error))})", "connection") from error
         except aiohttp.ClientError as error:
             what = f"the reply broke off ({type(error).__name__}: {self._quote(str(error))})"
-            raise _Failure(what, "connection") from error
+            raise Failure(what, "connection") from error
         if not 200 <= response.status < 300:
             said, target = _text(body), response.headers.get("Location") if response.status < 400 else None
             cause = _cause(response.status, said)
             what = f"HTTP {response.status}: {self._quote(f'redirects to {target}' if target else said)}"
             wait_s = _asked(response.headers.get("Retry-After", ""), self.config.timeout_s)
-            temporary = cause in ("overload", "timeout", "server")
-            raise _Failure(what, cause, temporary=temporary, wait_s=wait_s, said=said)
+            raise Failure(what, cause, wait_s, said)
         self.places.answered()
         self.answered = True
         try:
             return parse(body.decode())
-        except (Unreadable, UnicodeDecodeError) as error:
-            cause = error.cause if isinstance(error, Unreadable) else "reply"
-            raise _Failure(f"{error}: {self._quote(_text(body))}", cause, temporary=cause != "filter") from error
+        except (Failure, UnicodeDecodeError) as error:
+            cause = error.cause if isinstance(error, Failure) else "reply"
+            raise Failure(f"{error}: {self._quote(_text(body))}", cause) from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -261,13 +255,13 @@ def _cause(status: int, text: str) -> Cause:
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """A body as a JSON object; raises ``Unreadable``."""
+    """A body as a JSON object; raises ``Failure``."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unreadable("the reply is not JSON") from error
+        raise Failure("the reply is not JSON") from error
     if not isinstance(body, dict):
-        raise Unreadable("the reply is not a JSON object")
+        raise Failure("the reply is not a JSON object")
     return body
 
 
@@ -275,5 +269,5 @@ def model_names(text: str) -> list[str]:
     """The names in a reply to GET ``/models``."""
     data = parse_json(text).get("data")
     if not isinstance(data, list) or not all(isinstance(model, dict) for model in data):
-        raise Unreadable("no list of models in the reply")
+        raise Failure("no list of models in the reply")
     return [str(model.get("id", "")) for model in data]
