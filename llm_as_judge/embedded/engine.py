@@ -211,13 +211,6 @@ class NanoEngine:
     def free(self) -> int:
         return self.slots - len(self.active)
 
-    def check(self, request: Request) -> None:
-        """Raise ``ValueError`` for a request that does not fit."""
-        if not request.prompt:
-            raise ValueError("the prompt is empty")
-        if (length := len(request.prompt)) >= self.max_length:
-            raise ValueError(f"the prompt has {length} tokens; this model reads at most {self.max_length - 1}")
-
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> list[Request]:
         """Prefill up to ``free`` requests; returns those that ended with their first token."""

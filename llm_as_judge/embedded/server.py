@@ -97,28 +97,22 @@ class Service:
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
         texts = [message.text for message in messages]
-        total = sum(map(len, texts))
+        total, most = sum(map(len, texts)), self.batcher.engine.max_length - 1
         if total > self._most_chars:  # refused before they are tokenised
-            most = self.batcher.engine.max_length - 1
             raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
         parts = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
+        if len(ids) >= most:
+            raise RequestError(f"the prompt has {len(ids) + 1} tokens; this model reads at most {most}")
         return [*ids, self._marks["assistant"]]
-
-    def _requests(self, body: ChatBody, prompt: list[int]) -> list[Request]:
-        limit, seed = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS, body.seed
-        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
-        requests = [Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds]
-        try:
-            self.batcher.engine.check(requests[0])
-        except ValueError as error:
-            raise RequestError(str(error)) from error
-        return requests
 
     async def chat(self, http: web.Request) -> web.Response:
         body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [MODEL_NAME], _UNSUPPORTED)
-        waiting = self._requests(body, self._prompt(body.messages))
-        requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
+        prompt, seed = self._prompt(body.messages), body.seed
+        limit = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS
+        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
+        waiting = (Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds)
+        requests = await asyncio.gather(*map(self.batcher.complete, waiting))
         choices = [
             {
                 "index": i,

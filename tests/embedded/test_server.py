@@ -103,12 +103,13 @@ def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatc
     assert outputs() == outputs() and forwarded == [90]
 
 
-def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context() -> None:
-    engine = NanoEngine(EXECUTOR, slots=1, max_length=16)
-    with pytest.raises(ValueError, match="17 tokens"):
-        engine.check(Request([5] * 17, 1))
+def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context(address: str) -> None:
+    for count, status in ((1021, 200), (1022, 400)):  # with the marks of user and assistant, 1023 and 1024 tokens
+        code, reply = post(f"{address}/chat/completions", ask(messages=[{"role": "user", "content": "7" * count}]))
+        assert code == status, reply
+    assert "the prompt has 1024 tokens; this model reads at most 1023" in reply["error"]["message"]
     request = Request([5] * 12, 100)
-    generate(engine, [request])
+    generate(NanoEngine(EXECUTOR, slots=1, max_length=16), [request])
     assert len(request.output) <= 4
 
 
