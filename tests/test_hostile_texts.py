@@ -171,7 +171,8 @@ def compare_calls(text: str) -> None:
 
 def read_response(text: str) -> None:
     from llm_as_judge.config.endpoints import EndpointConfig, ServerConfig
-    from llm_as_judge.llm.transport import Failure, Transport, _cause, _text, model_names
+    from llm_as_judge.llm.client import Failure, model_names
+    from llm_as_judge.llm.transport import Transport, _cause, _text
 
     body = text.encode("utf-8", "replace")
     read_reply = partial(

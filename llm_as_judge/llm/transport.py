@@ -24,6 +24,7 @@ import aiohttp
 from llm_as_judge.config.endpoints import ServerConfig
 from llm_as_judge.config.fields import is_address
 from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused, without_key
+from llm_as_judge.llm.client import EMPTY_CURE, Failure
 from llm_as_judge.llm.places import Places
 
 logger = logging.getLogger(__name__)
@@ -46,8 +47,6 @@ _CONTEXT = re.compile(
     r"|this model reads at most|input token count|too many (?:input )?tokens",
     re.IGNORECASE,
 )
-EMPTY_CURE = "no text arrives: check the server's chat template and reasoning parser, or raise max_tokens"
-_TEMPORARY: tuple[Cause, ...] = ("connection", "timeout", "overload", "server", "reply", "empty")
 _CURES: dict[Cause, str] = {
     "connection": "is the server running there?",
     "timeout": "raise timeout_s or lower concurrency",
@@ -62,19 +61,6 @@ _CURES: dict[Cause, str] = {
     "request": "the endpoint refuses this request: check max_tokens and model",
     "context": "shorten the prompt, lower max_tokens or serve the model with a longer context",
 }
-
-
-class Failure(Exception):
-    """An attempt without a reply; ``parse`` raises it too, for a body that is not the expected one.
-
-    ``again``: another attempt may help. ``wait_s`` is what the server asks for before it.
-    """
-
-    def __init__(
-        self, what: str, cause: Cause = "reply", wait_s: float | None = None, said: str = "", again: bool = True
-    ) -> None:
-        super().__init__(what)
-        self.cause, self.wait_s, self.said, self.again = cause, wait_s, said, again and cause in _TEMPORARY
 
 
 class Transport(AbstractAsyncContextManager["Transport"]):
@@ -252,22 +238,3 @@ def _cause(status: int, text: str) -> Cause:
         return "model"  # a redirect: another address
     usual: Cause = "server" if status >= 500 else "context" if _CONTEXT.search(text) else "request"
     return known.get(status, usual)
-
-
-def parse_json(text: str) -> dict[str, Any]:
-    """A body as a JSON object; raises ``Failure``."""
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Failure("the reply is not JSON") from error
-    if not isinstance(body, dict):
-        raise Failure("the reply is not a JSON object")
-    return body
-
-
-def model_names(text: str) -> list[str]:
-    """The names in a reply to GET ``/models``."""
-    data = parse_json(text).get("data")
-    if not isinstance(data, list) or not all(isinstance(model, dict) for model in data):
-        raise Failure("no list of models in the reply")
-    return [str(model.get("id", "")) for model in data]
