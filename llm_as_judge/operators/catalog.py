@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from llm_as_judge.config.registry import lookup
+from llm_as_judge.config.registry import did_you_mean, own_object
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.operators import CLASSES
 from llm_as_judge.types import Question
@@ -70,11 +70,16 @@ def load_operators(names: Iterable[str] | None) -> Operators:
         return OPERATORS
     loaded: dict[str, Any] = {}
     for written in names:
-        operator: Any = lookup("operator", written, OPERATORS)
+        if written not in OPERATORS and ":" not in written:
+            hint, known = did_you_mean(written, OPERATORS), ", ".join(sorted(OPERATORS))
+            raise ConfigError(
+                f"unknown operator {written!r}{f'; {hint}' if hint else '. '}There are {known}; write your own as "
+                "'package.module:Name' or 'file.py:Name'"
+            )
+        operator = OPERATORS[written] if written in OPERATORS else own_object("operator", written)
         if written not in OPERATORS and (wrong := _defect(operator)):
             raise ConfigError(f"workflow.operators: {written!r} is not an operator: {wrong}")
-        known = loaded.get(operator.NAME) or OPERATORS.get(operator.NAME, operator)
-        if known is not operator:
+        if (loaded.get(operator.NAME) or OPERATORS.get(operator.NAME, operator)) is not operator:
             raise ConfigError(
                 f"workflow.operators: {written!r}: there is an operator {operator.NAME!r} already; give it another NAME"
             )
