@@ -23,7 +23,7 @@ import aiohttp
 
 from llm_as_judge.config.endpoints import ServerConfig
 from llm_as_judge.config.fields import is_address
-from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused, without_key
+from llm_as_judge.errors import Cause, ConfigError, PromptRefused, ProviderError, RequestRefused, without_key
 from llm_as_judge.llm.client import EMPTY_CURE, Failure
 from llm_as_judge.llm.places import Places
 
@@ -94,7 +94,7 @@ class Transport(AbstractAsyncContextManager["Transport"]):
     async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
         """The reply's text as read by ``parse``; without a body, to a GET. Errors name the address and ``who``.
 
-        Raises ``RequestRefused``, ``PromptTooLong`` or, for any other cause, ``ProviderError``.
+        Raises ``RequestRefused``, ``PromptRefused`` or, for any other cause, ``ProviderError``.
         """
         where = f"{self.root}{f' ({who})' if who else ''}"
         # Encoded with escapes: model text may contain lone surrogates.
@@ -122,7 +122,7 @@ class Transport(AbstractAsyncContextManager["Transport"]):
                 if failure.cause in ("overload", "timeout"):
                     self.places.overloaded(begun)
                 if not failure.again or attempt > self.config.max_retries:
-                    kind = {"request": RequestRefused, "context": PromptTooLong}.get(failure.cause, ProviderError)
+                    kind = {"request": RequestRefused, "context": PromptRefused}.get(failure.cause, ProviderError)
                     tries = f" (after {attempt} attempts)" if attempt > 1 else ""
                     cure = _CURES[failure.cause]
                     raise kind(f"{where}: {failure}{tries}; {cure}", failure.cause, failure.said) from failure.__cause__

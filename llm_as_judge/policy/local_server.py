@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused, is_out_of_memory
+from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused, is_out_of_memory
 from llm_as_judge.llm.client import Server
 from llm_as_judge.llm.places import Places
 from llm_as_judge.policy.answering import Answerer, Request
@@ -61,7 +61,7 @@ class LocalServer:
     async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
         """The reply to a chat request, in the form of the OpenAI protocol, as read by ``parse``.
 
-        Raises ``RequestRefused`` for features it lacks, ``PromptTooLong``, and ``ProviderError`` after ``timeout_s`` of
+        Raises ``RequestRefused`` for features it lacks, ``PromptRefused``, and ``ProviderError`` after ``timeout_s`` of
         decoding, for a failure of the device, and if the weights cannot be loaded.
         """
         if self._moved is not None:
@@ -79,7 +79,7 @@ class LocalServer:
         prompt = await asyncio.to_thread(_ids, answerer, body["messages"])
         longest = answerer.context - 1
         if len(prompt) > longest:
-            raise PromptTooLong(
+            raise PromptRefused(
                 f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise its context",
                 "context",
             )

@@ -13,7 +13,7 @@ from running import Run, Script, Wait
 from llm_as_judge import types
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import BufferConfig, WorkflowConfig
-from llm_as_judge.errors import PromptTooLong, ProviderError
+from llm_as_judge.errors import PromptRefused, ProviderError
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
@@ -78,7 +78,7 @@ def test_an_invalid_text_is_not_run_and_incomplete_replies_are_marked(run: Run) 
     assert (call.exchanges[0].finish_reason, call.exchanges[0].seconds) == ("length", 0.1)
     assert (call.parse_ok, call.error) == (False, "the model's reply was cut off after 5 tokens")
     assert call.result["response"] == "<answer>4", "the incomplete text may still be of use"
-    error = PromptTooLong("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
+    error = PromptRefused("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
     execution = run(TEXTS["answer"], llm=Script(error=error))
     assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
     assert "127.0.0.1" not in execution.error
