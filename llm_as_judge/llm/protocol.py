@@ -172,19 +172,16 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": status}}
 
 
-def error_response(status: int, message: str) -> web.Response:
-    return web.json_response(error_body(status, message), status=status)
-
-
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Report every failure before the response has begun in the protocol's format."""
     try:
         return await handler(request)
     except RequestError as error:
-        return error_response(error.status, str(error))
+        status, message = error.status, str(error)
     except web.HTTPException as error:  # unknown path, wrong method, body too large
-        return error_response(error.status, f"{error.reason}: {request.method} {request.path[:100]}")
+        status, message = error.status, f"{error.reason}: {request.method} {request.path[:100]}"
     except Exception:
         logger.exception("a request failed")
-        return error_response(500, "the server failed; its log says why")
+        status, message = 500, "the server failed; its log says why"
+    return web.json_response(error_body(status, message), status=status)
