@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts/nano"))
 import torch
 from measure import Claim, command_line, median_seconds, report
 from nano_tokenizer import END_ID, PAD_ID, chat_ids
-from skills import cases
+from skills import cases, generate
 from tokenizers import Tokenizer
 from transformers import Lfm2ForCausalLM
 
@@ -31,7 +31,7 @@ def prompts(count: int) -> list[list[int]]:
 
 def with_engine(engine: NanoEngine, ids: list[list[int]]) -> list[list[int]]:
     requests = [Request(p, LONGEST) for p in ids]
-    engine.generate(requests)
+    generate(engine, requests)
     return [r.output for r in requests]
 
 

@@ -67,11 +67,10 @@ class RequestRefused(ProviderError):
 
 
 class PromptRefused(ProviderError):
-    """The endpoint refuses this prompt, but not others; within a workflow a ``WorkflowError`` (``workflow.run``)."""
+    """The endpoint refuses this prompt, but not others; within a workflow a ``WorkflowError`` (``workflow.run``).
 
-
-class PromptTooLong(PromptRefused):
-    """The prompt does not fit the model's context."""
+    With the ``cause`` "context" it does not fit the model's.
+    """
 
 
 class SandboxFault(InfrastructureError):

@@ -116,7 +116,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URL of an embedded server for all tests of this process."""
-    from llm_as_judge.embedded.supervise import own_server
+    from llm_as_judge.embedded.server import own_server
 
     with own_server(tmp_path_factory.mktemp("embedded") / "server.log") as address:
         yield address

@@ -171,14 +171,15 @@ def compare_calls(text: str) -> None:
 
 def read_response(text: str) -> None:
     from llm_as_judge.config.endpoints import EndpointConfig, ServerConfig
-    from llm_as_judge.llm.transport import Transport, Unreadable, _cause, _text, model_names
+    from llm_as_judge.llm.client import Failure, model_names
+    from llm_as_judge.llm.transport import Transport, _cause, _text
 
     body = text.encode("utf-8", "replace")
     read_reply = partial(
         LLMClient(EndpointConfig(base_url="http://127.0.0.1:9/v1"))._read, {"messages": [{"content": text}]}
     )
     for read in (read_reply, model_names):
-        with suppress(Unreadable):
+        with suppress(Failure):
             read(text)
     read_reply('{"choices": [{"message": {"content": ' + json.dumps(text[: len(text) // 8] + ".") + "}}]}")
     _cause(429, _text(body)), _cause(400, _text(body))

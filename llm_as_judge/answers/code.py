@@ -85,6 +85,11 @@ def _used(source: str, others: list[str]) -> list[str]:
     return sorted(used, key=others.index)
 
 
+def names_in(*nodes: ast.AST) -> set[str]:
+    """The variables in the nodes."""
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
 def names_of(source: str) -> tuple[set[str], set[str]]:
     """The names that a source gives a value anywhere, and those that it reads. Raises ``SyntaxError``."""
     bound, loaded = set[str](), set[str]()

@@ -179,37 +179,26 @@ def normalize_squad(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
-def squad_em(prediction: str, golds: Sequence[str]) -> float:
-    """Exact match after normalisation, the best over ``golds``; no gold means there is no answer."""
-    return float(_squad_prediction(prediction, golds) in _squad_golds(golds))
+def squad_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
+    """Exact match after normalisation and token F1, the best over ``golds`` (Rajpurkar et al. 2018).
+
+    Golds of articles and signs only do not count; no gold means there is no answer, which F1 then takes as 0 or 1.
+    """
+    normal = [normalize_squad(gold) for gold in golds]
+    said, wanted = normalize_squad(prediction), [gold for gold in normal if gold] or [""]
+    if said not in normal and abstains(prediction):
+        said = ""
+    f1 = max(_f1(said, gold) if said and gold else float(said == gold) for gold in wanted)
+    return float(said in wanted), f1
 
 
-def squad_f1(prediction: str, golds: Sequence[str]) -> float:
-    """Token F1, best over ``golds`` (Rajpurkar et al. 2018); with no answer on either side it is 0 or 1."""
-    said = _squad_prediction(prediction, golds)
-    return max(_f1(said, gold) if said and gold else float(said == gold) for gold in _squad_golds(golds))
-
-
-def hotpot_em(prediction: str, golds: Sequence[str]) -> float:
-    """Exact match after normalisation, the best over ``golds``."""
-    return float(normalize_squad(prediction) in map(normalize_squad, golds))
-
-
-def hotpot_f1(prediction: str, golds: Sequence[str]) -> float:
-    """Token F1, best over ``golds`` (Yang et al. 2018): if either side is yes, no or noanswer and they differ, 0."""
-    said, wanted = normalize_squad(prediction), map(normalize_squad, golds or ("",))
-    fixed = {"yes", "no", "noanswer"}
-    return max(0.0 if said != gold and fixed & {said, gold} else _f1(said, gold) for gold in wanted)
-
-
-def _squad_golds(golds: Sequence[str]) -> list[str]:
-    """Normalised golds without those that consist of articles and signs only."""
-    return [gold for gold in map(normalize_squad, golds) if gold] or [""]
-
-
-def _squad_prediction(text: str, golds: Sequence[str]) -> str:
-    said = normalize_squad(text)
-    return said if said in map(normalize_squad, golds) or not abstains(text) else ""
+def hotpot_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
+    """Exact match and token F1, best over ``golds`` (Yang et al. 2018): if either side is yes, no or noanswer and they
+    differ, F1 is 0.
+    """
+    said, wanted, fixed = normalize_squad(prediction), [*map(normalize_squad, golds)], {"yes", "no", "noanswer"}
+    f1 = max(0.0 if said != gold and fixed & {said, gold} else _f1(said, gold) for gold in wanted or [""])
+    return float(said in wanted), f1
 
 
 def abstains(text: str) -> bool:
@@ -235,14 +224,14 @@ def _stated(answer: str, golds: Sequence[str]) -> str:
 def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
     golds = () if reference.unanswerable else reference.answers
     said = _stated(answer, golds)
-    exact, f1 = squad_em(said, golds), squad_f1(said, golds)
+    exact, f1 = squad_scores(said, golds)
     part = "HasAns" if golds else "NoAns"
     return {"exact": exact, "f1": f1, f"{part}_exact": exact, f"{part}_f1": f1}
 
 
 def _hotpotqa(answer: str, question: Question, reference: Reference) -> Scores:
-    said = _stated(answer, reference.answers)
-    return {"em": hotpot_em(said, reference.answers), "f1": hotpot_f1(said, reference.answers)}
+    em, f1 = hotpot_scores(_stated(answer, reference.answers), reference.answers)
+    return {"em": em, "f1": f1}
 
 
 _SCORES: Mapping[Metric, Callable[[str, Question, Reference], Scores]] = {

@@ -1,23 +1,18 @@
 """Models of ``provider: local``: executor and judge answered by the policy's base weights or by others, loaded once."""
 
-from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.llm.client import Server
-from llm_as_judge.llm.places import Places
 
 if TYPE_CHECKING:
     from llm_as_judge.evaluation.evaluate import PolicyAuthor
     from llm_as_judge.policy.answering import Answerer
     from llm_as_judge.policy.local_server import LocalServer
     from llm_as_judge.policy.model import Policy
-
-T = TypeVar("T")
 
 
 class HostedModels:
@@ -31,9 +26,9 @@ class HostedModels:
         self._config = config
         self._author: PolicyAuthor | None = None
         self._policy: Policy | None = None
-        self._hosted: dict[str, _Hosted] = {}
+        self._hosted: dict[str, LocalServer] = {}
 
-    def server(self, endpoint: EndpointConfig) -> "_Hosted":
+    def server(self, endpoint: EndpointConfig) -> "LocalServer":
         """The server of ``endpoint.model``, one for all roles that name it."""
         from llm_as_judge.policy.local_server import LocalServer  # here, as it imports torch
 
@@ -42,8 +37,7 @@ class HostedModels:
             roles = self._config.answered_by(name)
             rows, context = max(e.concurrency for e in roles), max(e.context for e in roles)
             load = partial(self._load, name, rows, context)
-            timeout_s = max(e.timeout_s for e in roles)
-            self._hosted[name] = _Hosted(LocalServer(name, load, rows, timeout_s))
+            self._hosted[name] = LocalServer(name, load, rows, max(e.timeout_s for e in roles))
         return self._hosted[name]
 
     async def share(self, author: "PolicyAuthor") -> None:
@@ -85,37 +79,3 @@ class HostedModels:
         if not getattr(frozen.tokenizer, "chat_template", None):
             raise ConfigError(f"model {name!r} has no chat template; choose an instruction-tuned model")
         return Answerer(frozen, rows, context)
-
-
-class _Hosted:
-    """A server that ``move`` may replace before its first request."""
-
-    def __init__(self, local: "LocalServer") -> None:
-        self.root = local.root
-        self._server: Server = local
-        self._local = local
-        self._model = ""
-
-    async def open(self) -> None:
-        """Loads the weights of this process. Raises ``ConfigError`` if they cannot be used."""
-        await self._local.open()
-
-    def move(self, server: Server, model: str) -> None:
-        """Sends all requests to ``server``, which knows the model as ``model``."""
-        self._server, self._model = server, model
-
-    @property
-    def places(self) -> Places:
-        return self._server.places
-
-    async def aclose(self) -> None:
-        for server in {self._local, self._server}:
-            await server.aclose()
-
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
-        return await self._server.get(path, parse, who)
-
-    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        if self._model:
-            body = {**(body or {}), "model": self._model, "chat_template_kwargs": {"enable_thinking": False}}
-        return await self._server.post(path, body, parse, who)

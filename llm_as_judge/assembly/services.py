@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.schema import POLICY, Config
-from llm_as_judge.embedded.supervise import own_server
+from llm_as_judge.embedded.server import own_server
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.llm.client import LLMClient, Usage

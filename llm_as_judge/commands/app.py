@@ -89,9 +89,9 @@ def start(
     except FileNotFoundError:
         raise ConfigError("the current folder was deleted; change to another one") from None
     if Path(".env").is_file():  # before torch is loaded, which reads CUDA_VISIBLE_DEVICES
-        from llm_as_judge.config.sources import load_dotenv
+        from llm_as_judge.config.sources import environment
 
-        load_dotenv(Path())
+        os.environ.update(environment(Path()))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,10 +7,10 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from llm_as_judge.config.data import DataConfig
     from llm_as_judge.config.schema import Config
+
+
+T = TypeVar("T")
 
 
 class Interrupted(Exception):
@@ -141,6 +144,13 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return run
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """The result of ``work`` on an event loop of its own."""
+    import asyncio  # here: --help and lint start without it
+
+    return asyncio.run(work)
 
 
 def names_in(given: Sequence[str] | None) -> list[str]:

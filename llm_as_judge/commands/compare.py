@@ -153,8 +153,6 @@ def compare(
     as_json: cli.AsJson = False,
 ) -> None:
     """Compare the policy with other methods or ablations."""
-    import asyncio
-
     from llm_as_judge.commands.ablate import run_ablation
     from llm_as_judge.views.terminal import TerminalProgress
 
@@ -167,11 +165,11 @@ def compare(
             }  # fmt: skip
             if wrong := [name for name, value in given.items() if value]:
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
-            result = asyncio.run(run_ablation(settings, cli.names_in(ablate), seeds, progress=progress))
+            result = cli.run(run_ablation(settings, cli.names_in(ablate), seeds, progress=progress))
         else:
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint))
-            result = asyncio.run(
+            result = cli.run(
                 run_comparison(
                     settings, data=data, checkpoint=checkpoint, limit=limit, choose_on=choose_on, progress=progress
                 )

@@ -137,8 +137,6 @@ def check(
     as_json: cli.AsJson = False,
 ) -> None:
     """Judge every problem's own answer; exits with 1 if one is rejected."""
-    import asyncio
-
     from llm_as_judge.assembly.check import GoldReport, check_golds
     from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.data.catalog import DATASETS
@@ -172,7 +170,7 @@ def check(
                 cli.show(console, f"{name}: {judged}", *faults)
         return reports
 
-    reports = asyncio.run(run())
+    reports = cli.run(run())
     if as_json:
         cli.print_json(reports)
     if any(report.failures for report in reports.values()):

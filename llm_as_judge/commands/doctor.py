@@ -139,8 +139,6 @@ def _machine() -> str:
 
 
 def _sandbox(settings: "Config") -> str:
-    import asyncio
-
     from llm_as_judge.sandbox.host import Sandbox
 
     async def ask() -> str:
@@ -150,7 +148,7 @@ def _sandbox(settings: "Config") -> str:
                 raise SandboxFault(f"a test run ended with {result.outcome} {result.error}")
             return str(sandbox.describe()).removeprefix("sandbox: ")
 
-    return asyncio.run(ask())
+    return cli.run(ask())
 
 
 def _model(settings: "Config") -> str:
@@ -187,8 +185,6 @@ def _data(settings: "Config") -> str:
 
 def _endpoint(settings: "Config", role: str) -> str:
     """One completion by the client of training; the embedded server is started for it, local weights are loaded."""
-    import asyncio
-
     from llm_as_judge.assembly.services import open_clients
     from llm_as_judge.config.schema import POLICY
 
@@ -200,7 +196,7 @@ def _endpoint(settings: "Config", role: str) -> str:
                 return "the policy's base weights (see model)" if own else f"{endpoint.model}: answers in this process"
             return "; ".join([f"{endpoint.base_url}: {endpoint.model} answers", *clients[role].remarks])
 
-    return asyncio.run(ask())
+    return cli.run(ask())
 
 
 def _engine(settings: "Config") -> str:

@@ -16,4 +16,4 @@ def serve(
     from llm_as_judge.embedded.server import MODEL_NAME
     from llm_as_judge.embedded.server import serve as run_server
 
-    run_server(host, port, lambda: typer.echo(f"{MODEL_NAME} is served at http://{host}:{port}/v1; Ctrl-C stops it"))
+    run_server(host, port, lambda address: typer.echo(f"{MODEL_NAME} is served at {address}; Ctrl-C stops it"))

@@ -156,8 +156,6 @@ def evaluate(
     data = each_set(data or ())
     checkpoint = None if given else adapter.choose(settings)
 
-    import asyncio
-
     from llm_as_judge.views.terminal import TerminalProgress, summary_tables, troubles, usage_table
 
     console = cli.make_console(as_json)
@@ -165,7 +163,7 @@ def evaluate(
         cli.show_caveat(console, settings)
     try:
         with TerminalProgress(console) as progress:
-            results = asyncio.run(
+            results = cli.run(
                 run_evaluation(
                     settings, data=data, checkpoint=checkpoint, workflow=given, limit=limit, samples=samples,
                     resume=resume, progress=progress,

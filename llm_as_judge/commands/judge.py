@@ -34,8 +34,6 @@ def calibrate(
     as_json: cli.AsJson = False,
 ) -> None:
     """Measure agreement, false accepts and false rejects."""
-    import asyncio
-
     from llm_as_judge.assembly.services import open_judge
     from llm_as_judge.judging import calibration
     from llm_as_judge.views.terminal import calibration_table
@@ -49,7 +47,7 @@ def calibrate(
             concurrency = settings.judge.concurrency if settings.judge.asks_model else 1
             return await calibration.calibrate(judge, labelled, *hostile, concurrency=concurrency)
 
-    counts = asyncio.run(count())  # plain candidates first
+    counts = cli.run(count())  # plain candidates first
     kinds = [row.as_json() for row in counts]
     file = settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.json"
     summary = {name: kinds[0][name] for name in _SUMMARY}

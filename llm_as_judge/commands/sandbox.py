@@ -33,8 +33,6 @@ class Limits:
 
     def run(self, work: "Callable[[Sandbox], Awaitable[T]]") -> tuple[T, str]:
         """Result of ``work`` in a sandbox with these limits, and the sandbox's mode."""
-        import asyncio
-
         from llm_as_judge.config.loading import load_config
         from llm_as_judge.sandbox.host import Sandbox
 
@@ -45,7 +43,7 @@ class Limits:
             async with Sandbox(config) as sandbox:
                 return await work(sandbox), sandbox.describe().mode
 
-        return asyncio.run(main())
+        return cli.run(main())
 
 
 @app.command()

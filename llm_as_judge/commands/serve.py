@@ -34,8 +34,6 @@ def serve(
     settings.data.like(domain)
     checkpoint = adapter.choose(settings)
 
-    import asyncio
-
     from llm_as_judge.commands.serve_endpoint import Endpoint, run_server
     from llm_as_judge.solver import Solver
 
@@ -47,4 +45,4 @@ def serve(
 
     solver = Solver(config=settings, checkpoint=checkpoint, untrained=checkpoint is None)
     endpoint = Endpoint(solver, domain=domain, fallback=fallback, max_requests=max_requests, api_key=api_key)
-    asyncio.run(run_server(endpoint, host, port, ready))
+    cli.run(run_server(endpoint, host, port, ready))

@@ -2,26 +2,32 @@
 
 ``/v1/chat/completions`` (also streaming), ``/v1/models`` and ``/health``. If a workflow fails, the answer is empty and
 ``refusal`` has the reason; if the executor or the sandbox fails, the status is 502, which clients retry.
+
+``temperature``, ``top_p`` and ``seed`` apply to the policy, which writes the workflow; the executor keeps its own.
+Fields beyond the protocol (``extra_body`` of the OpenAI client): ``domain``, ``context``, ``entry_point``,
+``public_tests``. Without ``domain`` the model name decides (``nano:qa``). ``max_tokens`` has no effect, because the
+answer is what the workflow returns. Everything unsupported is refused, not ignored.
 """
 
 import asyncio
 import hmac
 import json
 import logging
-import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from llm_as_judge.commands.serve_chat import ChatBody, cut_at, read_request
+from llm_as_judge.answers.code import is_name
+from llm_as_judge.config.data import DataConfig
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.evaluation.evaluate import all_of
 from llm_as_judge.llm import protocol
-from llm_as_judge.llm.protocol import Handler, RequestError, body_of, error_body, reply_head
+from llm_as_judge.llm.protocol import Body, Handler, RequestError, Unicode, body_of, checked, error_body, reply_head
 from llm_as_judge.solver import Draw, Solution, Solver
 from llm_as_judge.types import Domain, Question
 
@@ -29,6 +35,58 @@ logger = logging.getLogger(__name__)
 
 #: Seconds between comments that keep a waiting stream open.
 _ALIVE_S = 10.0
+_UNSUPPORTED = (
+    "tools", "functions", "tool_choice", "function_call", "logprobs", "top_logprobs", "logit_bias", "audio",
+    "prediction", "web_search_options", "frequency_penalty", "presence_penalty",
+)  # fmt: skip
+_SPEAKERS = {"system": "System", "developer": "System", "user": "User", "assistant": "Assistant"}
+
+
+def _function(name: str) -> str:
+    if not is_name(name):
+        raise ValueError("not the name of a function")
+    return name
+
+
+def _stops(given: Any) -> Any:
+    return [given] if isinstance(given, str) and given else given or []
+
+
+class ChatBody(Body):
+    """The fields that have an effect, or are checked."""
+
+    n: int = Field(1, ge=1, le=16)
+    stop: Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_stops)] = Field([], max_length=16)
+    stream: bool = False
+    stream_options: dict[str, Any] = Field({})
+    modalities: list[Literal["text"]] = Field([])
+    domain: Domain | None = None
+    context: Unicode = ""
+    entry_point: Annotated[str, AfterValidator(_function)] | None = None
+    public_tests: tuple[Unicode, ...] = Field((), strict=False)
+
+
+def read_request(body: Mapping[str, Any], models: Mapping[str, Domain], data: DataConfig) -> tuple[ChatBody, Question]:
+    """``models`` are the served names and their domains. Raises ``RequestError``."""
+    read = checked(body, ChatBody, models, _UNSUPPORTED)
+    turns = [(_SPEAKERS[one.role], one.text) for one in read.messages]
+    if turns[-1][0] != "User" or not turns[-1][1].strip():
+        raise RequestError("the last message must be the user's and hold the problem; it is another's or empty")
+    instructions = [text for speaker, text in turns if speaker == "System"]
+    dialogue = [f"{speaker}: {text}" for speaker, text in turns if speaker != "System"]
+    # A single message as it is; several as a dialogue, preceded by the instructions.
+    text = "\n\n".join([*instructions, *(dialogue if len(dialogue) > 1 else [turns[-1][1]])])
+    domain = read.domain or models[read.model]
+    try:
+        like = data.like(domain)
+    except ConfigError as error:
+        raise RequestError(str(error)) from None
+    return read, Question("request", text, domain, read.context, read.entry_point, read.public_tests, like=like)
+
+
+def cut_at(text: str, stops: Sequence[str]) -> str:
+    """``text`` up to the first of ``stops``."""
+    return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
 
 
 async def run_server(
@@ -37,31 +95,17 @@ async def run_server(
     """Serve until cancelled; ``ready`` gets the address once the port is open. Raises ``ConfigError`` for an address
     that cannot be used, before models are loaded.
     """
-    with _bound(host, port) as sock:
+    with protocol.bound(host, port) as (sock, address):
         async with endpoint.solver:
             # A client that disconnects cancels its workflow.
             runner = web.AppRunner(endpoint.app, access_log=None, handler_cancellation=True, shutdown_timeout=1)
             await runner.setup()
             try:
                 await web.SockSite(runner, sock).start()
-                ready(f"http://{f'[{host}]' if ':' in host else host}:{runner.addresses[0][1]}/v1")
+                ready(address)
                 await asyncio.Event().wait()
             finally:
                 await runner.cleanup()
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket at the address, which does not listen yet."""
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, protocol)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or "not the name of a host"
-        cure = "choose another address with --host and --port"
-        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; {cure}") from error
-    return sock
 
 
 @dataclass

@@ -38,8 +38,6 @@ def solve(
     question = cli.make_question(read_source(file) if file else problem or "", domain, settings.data, entry_point)
     checkpoint = adapter.choose(settings)
 
-    import asyncio
-
     from llm_as_judge.solver import Solver
 
     async def answer() -> "Solution":
@@ -48,7 +46,7 @@ def solve(
 
     console = cli.make_console(as_json)
     cli.show_caveat(console, settings)
-    solution = asyncio.run(answer())
+    solution = cli.run(answer())
     cli.show(console, cli.policy_name(checkpoint))
     if as_json:
         cli.print_json(solution.as_json())

@@ -133,14 +133,12 @@ def train(
         return
     settings = options.load(max_steps=max_steps)
 
-    import asyncio
-
     from llm_as_judge.views import terminal
 
     console, begun = cli.make_console(as_json), time.time()
     try:
         with terminal.TerminalProgress(console) as progress:
-            result = asyncio.run(run_training(settings, resume=resume, progress=progress))
+            result = cli.run(run_training(settings, resume=resume, progress=progress))
     except (KeyboardInterrupt, OSError) as error:
         from llm_as_judge.assembly.policy import newest_checkpoint
 

@@ -61,8 +61,6 @@ def run(
 
     The exit status is 1 without an answer.
     """
-    import asyncio
-
     from llm_as_judge.assembly.services import open_services
 
     settings, workflow = options.load(), read_workflow(path)
@@ -73,7 +71,7 @@ def run(
             return await services.runner.beside(workflow.prompt).run(workflow.text, question)
 
     cli.show_caveat(cli.make_console(as_json), settings)
-    execution = asyncio.run(execute())
+    execution = cli.run(execute())
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
     if not as_json:
         result["calls"] = ", ".join(f"{c.name} ({c.executor})" if c.executor else c.name for c in execution.calls)

@@ -1,19 +1,14 @@
-"""Look up a plug-in by name: one of the package's own, or a user's own as ``package.module:Name`` or ``file.py:Name``.
-
-The tables are kept with the plug-ins (``operators.catalog.OPERATORS`` and others); nothing registers itself on import.
-"""
+"""Names that a user writes: the nearest of several, and the user's own plug-ins."""
 
 import difflib
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar, cast
+from typing import Any
 
 from llm_as_judge.errors import ConfigError
-
-T = TypeVar("T")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
@@ -27,24 +22,12 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
     return f"did you mean {guess!r}? " if guess else ""
 
 
-def lookup(kind: str, name: str, table: Mapping[str, T]) -> T:
-    """``table[name]``, or the object that ``package.module:Name`` or ``file.py:Name`` names.
+def own_object(kind: str, name: str) -> Any:
+    """The user's object that ``package.module:Name`` or ``file.py:Name`` names.
 
-    ``kind`` is the word for messages ("operator", "dataset"). The type of a user's own object is checked where it is
-    used. Raises ``ConfigError``, with the nearest right name, if there is no such object.
+    ``kind`` is the word for messages ("operator"). The type of the object is checked where it is used. Raises
+    ``ConfigError``, with the nearest right name, if there is no such object.
     """
-    if name in table:
-        return table[name]
-    if ":" in name:
-        return cast(T, _own(kind, name))
-    hint = did_you_mean(name, table)
-    raise ConfigError(
-        f"unknown {kind} {name!r}{f'; {hint}' if hint else '. '}There are {', '.join(sorted(table))}; write your own "
-        "as 'package.module:Name' or 'file.py:Name'"
-    )
-
-
-def _own(kind: str, name: str) -> object:
     place, _, attribute = name.rpartition(":")
     file = Path(place).expanduser() if place.endswith(".py") else None
     if file is not None and not file.is_file():
@@ -56,7 +39,7 @@ def _own(kind: str, name: str) -> object:
         reason = str(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ConfigError(f"{kind} {name!r}: cannot import {place!r}: {reason}{cure}") from error
     try:
-        return cast(object, getattr(module, attribute))
+        return getattr(module, attribute)
     except AttributeError:
         hint = did_you_mean(attribute, vars(module))
         raise ConfigError(f"{kind} {name!r}: {place} has no {attribute!r}{f'; {hint}' if hint else ''}") from None

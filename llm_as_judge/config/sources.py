@@ -82,11 +82,6 @@ def find_file(path: Path) -> Path:
     return shipped if path.parts[:1] == ("config",) and not path.exists() and shipped.is_file() else path
 
 
-def load_dotenv(folder: Path) -> None:
-    """Add the variables of ``folder/.env`` to the process environment; variables that are set keep their values."""
-    os.environ.update(environment(folder))
-
-
 def environment(folder: Path) -> dict[str, str]:
     """Variables of ``folder/.env``, overridden by the process environment."""
     path, found = folder / ".env", dict[str, str]()

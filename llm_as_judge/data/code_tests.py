@@ -5,12 +5,11 @@ Whether the tests also pass a function that does nothing is found by running the
 
 import ast
 import builtins
-import keyword
 import re
 from collections import Counter
 from functools import lru_cache
 
-from llm_as_judge.answers.code import names_of, quiet_parse
+from llm_as_judge.answers.code import is_name, names_of, quiet_parse
 from llm_as_judge.data.record import short
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import LONGEST_SOURCE
@@ -26,7 +25,7 @@ def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[
     """Raises ``DataError`` if ``tests`` are neither asserts nor ``def check(candidate)``, or a public test is not a
     single assert on the function.
     """
-    if not entry_point.isidentifier() or keyword.iskeyword(entry_point):
+    if not is_name(entry_point):
         raise DataError(f"field 'entry_point' must be the name of a function, got {short(entry_point)}")
     syntax_tree("prelude", prelude)
     syntax_tree("tests", tests)

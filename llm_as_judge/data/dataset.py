@@ -6,14 +6,14 @@ Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import Field, TypeAdapter, model_validator
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.config.fields import Names, Strict
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.data.record import Record
 from llm_as_judge.types import Kind, Problem
 
@@ -66,8 +66,8 @@ class Source(Strict):
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    text = files(__package__).joinpath("benchmarks/sources.yaml").read_text(encoding="utf-8")
-    return TypeAdapter(Mapping[str, Source]).validate_python(yaml.safe_load(text))
+    found = plain_yaml(Path(__file__).with_name("benchmarks") / "sources.yaml")
+    return TypeAdapter(Mapping[str, Source]).validate_python(found)
 
 
 def source_of(dataset: str) -> Source:

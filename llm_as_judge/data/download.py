@@ -13,7 +13,7 @@ from typing import Any
 
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
-from llm_as_judge.data.files import write_lines, writing
+from llm_as_judge.data.files import write_lines
 from llm_as_judge.data.settings import release_places, sources_of, splits_there
 from llm_as_judge.errors import DataError
 
@@ -96,6 +96,5 @@ def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, prog
     facts = write_lines(part, lines())
     if facts["lines"] != total:
         raise DataError(f"{source.hub} promised {total} records and gave {facts['lines']}")
-    with writing(path):
-        part.replace(path)
+    part.replace(path)
     return {**facts, "hub": source.hub, "configs": list(source.configs), "split": theirs}

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import locked
+from llm_as_judge.files import locked, naming
 
 #: Present in the output folder while its files are replaced.
 MARKER = ".incomplete"
 
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
-    """Write ``lines`` durably; their ``lines``, ``bytes`` and ``sha256``. Raises ``DataError`` if that fails."""
+    """Write ``lines`` durably; their ``lines``, ``bytes`` and ``sha256``. Raises ``OSError`` that names ``path``."""
     digest, count, size = hashlib.sha256(), 0, 0
-    with writing(path):
+    with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb", 1 << 20) as file:
             for line in lines:
@@ -32,25 +32,13 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns an ``OSError`` of the block into a ``DataError`` that names the file, the reason and the cure."""
-    try:
-        yield
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else str(error)
-        raise DataError(
-            f"{path}: cannot be written: {reason}; make room or choose another place. Earlier files are unchanged"
-        ) from error
-
-
-@contextmanager
 def replacing(out: Path, stale: Iterable[str]) -> Iterator[Path]:
     """An empty folder whose files replace those of ``out`` after the block; files that match ``stale`` are removed.
 
     If the block raises, ``out`` is unchanged. Waits while another process writes to the same ``out``.
     """
     staged = out / ".process"
-    with writing(out), locked(out / "process"):
+    with naming(out), locked(out / "process"):
         shutil.rmtree(staged, ignore_errors=True)
         staged.mkdir(parents=True)
         try:

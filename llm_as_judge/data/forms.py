@@ -318,20 +318,17 @@ def to_record(problem: Problem) -> dict[str, Any]:
         "dataset": question.dataset,
         "type": question.domain,
         "problem": question.text,
+        "context": question.context,
     }
-    if question.context:
-        record["context"] = question.context
     if question.kind == "code":
-        record["entry_point"] = question.entry_point
-        record["public_tests"] = list(question.public_tests)
-        record |= {"tests": reference.tests} if reference.tests else {}
-        record["prelude"] = question.prelude
+        record |= {"entry_point": question.entry_point, "public_tests": list(question.public_tests)}
+        record |= {"tests": reference.tests, "prelude": question.prelude}
     elif reference.unanswerable:
         record["unanswerable"] = True
     elif reference.answers:
         # a list means that each of several answers is right
         record["answer"] = reference.answers[0] if len(reference.answers) == 1 else list(reference.answers)
-    return record
+    return {name: value for name, value in record.items() if value}
 
 
 def _spellings(name: str) -> str:

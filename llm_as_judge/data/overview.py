@@ -14,7 +14,7 @@ from llm_as_judge.data.forms import PLAIN
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import INFO, SIDES
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import read_json, sha256_of
+from llm_as_judge.files import cut, read_json, sha256_of
 from llm_as_judge.types import Domain, Problem
 
 _SHOWN = 300
@@ -69,8 +69,4 @@ def _facts(domain: Domain, problems: Sequence[Problem], examples: int) -> dict[s
 def _example(problem: Problem) -> dict[str, str]:
     question, reference = problem.question, problem.reference
     answer = reference.tests or " | ".join(reference.answers) or ("unanswerable" if reference.unanswerable else "none")
-    return {"id": question.id, "problem": _cut(question.statement), "answer": _cut(answer)}
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} [...] {text[-_SHOWN // 2 :]}"
+    return {"id": question.id, "problem": cut(question.statement, _SHOWN), "answer": cut(answer, _SHOWN)}

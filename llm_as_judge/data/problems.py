@@ -18,9 +18,9 @@ from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.forms import PLAIN, Forms
-from llm_as_judge.data.mixture import Quota
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
+from llm_as_judge.data.sampler import Quota
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import Problem
 
@@ -125,7 +125,7 @@ def spread(problems: Sequence[Problem], n: int, mix: Sequence[Problem] = ()) -> 
         return list(problems)
     kinds = [(p.question.dataset, p.question.domain) for p in problems]
     mixed = Counter((p.question.dataset, p.question.domain) for p in mix) or Counter(kinds)
-    shares = Counter(Quota(mixed).take(n))
+    shares = Counter(kind for kind, _ in Quota(mixed).take(n))
 
     def rank(index: int) -> bytes:
         question = problems[index].question

@@ -18,10 +18,9 @@ from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
 from llm_as_judge.data.forms import PLAIN, Forms, to_record
-from llm_as_judge.data.forms import parse as parse_own
-from llm_as_judge.data.mixture import Mixture
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
+from llm_as_judge.data.sampler import Mixture
 from llm_as_judge.data.settings import Mix, raw_files, sources_of, splits_there
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
@@ -57,11 +56,11 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """Raw files that are read together. ``parse`` returns None for records that do not belong to the pool."""
+    """Raw files that are read together. ``parse`` returns None for records of another pool; None: of any form."""
 
     name: str
     files: Sequence[Path]
-    parse: Callable[[Record], Problem | None]
+    parse: Callable[[Record], Problem | None] | None
 
     def fingerprint(self) -> dict[str, Any]:
         """Number, bytes and one checksum of the files, independent of their order and folder."""
@@ -73,7 +72,7 @@ class _Pool:
 def process(job: Job) -> dict[str, Any]:
     """Process the files; returns the content of ``info.json``.
 
-    Raises ``ConfigError`` or ``DataError``, the latter with every bad record, and leaves ``out`` unchanged.
+    Raises ``ConfigError``, ``DataError``, with every bad record, or ``OSError``, and leaves ``out`` unchanged.
     """
     if job.mode not in ("plan-c", "official"):
         raise ConfigError(f"--split must be plan-c or official, got {job.mode!r}")
@@ -154,7 +153,7 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
         raise DataError("\n".join(missing))
     if job.custom:
         own = [file for path in job.custom for file in files_in(path)]
-        pools.append(_Pool("custom", own, parse_own))
+        pools.append(_Pool("custom", own, None))
     if not pools:
         raise ConfigError("there is nothing to process: name --datasets or --custom FILE")
     return pools
@@ -171,7 +170,7 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
         for file in pool.files:
-            parse = Forms(file, job.own).parse if pool.name == "custom" else pool.parse
+            parse = pool.parse or Forms(file, job.own).parse
             for _, problem in parsed(file, parse, faults):
                 unanswered += not problem.reference.given
                 name = f"custom_{problem.question.domain}" if pool.name == "custom" else pool.name

@@ -211,13 +211,6 @@ class NanoEngine:
     def free(self) -> int:
         return self.slots - len(self.active)
 
-    def check(self, request: Request) -> None:
-        """Raise ``ValueError`` for a request that does not fit."""
-        if not request.prompt:
-            raise ValueError("the prompt is empty")
-        if (length := len(request.prompt)) >= self.max_length:
-            raise ValueError(f"the prompt has {length} tokens; this model reads at most {self.max_length - 1}")
-
     @torch.inference_mode()
     def admit(self, requests: list[Request]) -> list[Request]:
         """Prefill up to ``free`` requests; returns those that ended with their first token."""
@@ -269,13 +262,3 @@ class NanoEngine:
             self.taps[:, slot] = self.taps[:, last]
             self.last[slot], self.position[slot] = self.last[last], self.position[last]
         self.active.pop()
-
-    def generate(self, requests: list[Request]) -> None:
-        """Complete all ``requests``, shortest prompts first, so that rows of similar length are decoded together."""
-        waiting = sorted(requests, key=lambda r: -len(r.prompt))
-        while waiting or self.active:
-            if waiting and (self.free >= max(1, self.slots // 4) or not self.active):
-                count = min(16, self.free)
-                self.admit([waiting.pop() for _ in range(min(count, len(waiting)))])
-            else:
-                self.step()

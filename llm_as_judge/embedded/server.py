@@ -1,5 +1,4 @@
-"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``. Runs start their own by
-``embedded.supervise``.
+"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``, or a child process of a run.
 
 Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. One engine thread decodes all requests together;
 requests join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
@@ -7,18 +6,24 @@ log-probabilities) are refused, not ignored.
 """
 
 import asyncio
+import os
 import queue
+import select
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from pathlib import Path
 
+import torch
 from aiohttp import web
 from pydantic import Field
 
 from llm_as_judge.embedded.engine import NanoEngine, Request
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.llm import protocol
 from llm_as_judge.llm.protocol import Body, Message, RequestError, body_of, checked
 
@@ -26,6 +31,7 @@ WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
 DEFAULT_MAX_TOKENS = 200
+_START_SECONDS = 120.0
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
@@ -91,28 +97,22 @@ class Service:
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
         texts = [message.text for message in messages]
-        total = sum(map(len, texts))
+        total, most = sum(map(len, texts)), self.batcher.engine.max_length - 1
         if total > self._most_chars:  # refused before they are tokenised
-            most = self.batcher.engine.max_length - 1
             raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
         parts = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
+        if len(ids) >= most:
+            raise RequestError(f"the prompt has {len(ids) + 1} tokens; this model reads at most {most}")
         return [*ids, self._marks["assistant"]]
-
-    def _requests(self, body: ChatBody, prompt: list[int]) -> list[Request]:
-        limit, seed = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS, body.seed
-        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
-        requests = [Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds]
-        try:
-            self.batcher.engine.check(requests[0])
-        except ValueError as error:
-            raise RequestError(str(error)) from error
-        return requests
 
     async def chat(self, http: web.Request) -> web.Response:
         body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [MODEL_NAME], _UNSUPPORTED)
-        waiting = self._requests(body, self._prompt(body.messages))
-        requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
+        prompt, seed = self._prompt(body.messages), body.seed
+        limit = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS
+        seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
+        waiting = (Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds)
+        requests = await asyncio.gather(*map(self.batcher.complete, waiting))
         choices = [
             {
                 "index": i,
@@ -124,22 +124,54 @@ class Service:
         return protocol.reply(MODEL_NAME, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
 
 
-def application() -> web.Application:
-    service = Service()
-    return protocol.application(service.chat, [MODEL_NAME], lambda: len(service.batcher.engine.active))
+def serve(host: str, port: int, ready: Callable[[str], None]) -> None:
+    """Serve until interrupted; ``ready`` gets the address once the server listens.
 
-
-def serve(host: str, port: int, ready: Callable[[], None]) -> None:
-    """Serve until interrupted; ``ready`` is called when the server listens.
-
-    Raises ``ConfigError`` if the port is in use or the weights are missing.
+    Raises ``ConfigError`` if the address cannot be used or the weights are missing.
     """
-    import torch
-
     torch.set_num_threads(1)
-    app = application()
-    try:
-        web.run_app(app, host=host, port=port, print=lambda _: ready(), access_log=None)
-    except (OSError, UnicodeError) as error:  # the latter: no name of a host
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; choose another with --host, --port") from error
+    with protocol.bound(host, port) as (sock, address):
+        service = Service()
+        app = protocol.application(service.chat, [MODEL_NAME], lambda: len(service.batcher.engine.active))
+        web.run_app(app, sock=sock, print=lambda _: ready(address), access_log=None)
+
+
+@contextmanager
+def own_server(log: Path) -> Iterator[str]:
+    """Serves the nano executor for the block in a child process, on a free port, and gives the address.
+
+    The child ends with its standard input, which the kernel closes however the run ends. Raises ``ProviderError`` if it
+    does not start.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        log.open("ab") as file,
+        subprocess.Popen(
+            [sys.executable, "-m", __name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C is for the run alone
+        ) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            said, _, _ = select.select([process.stdout], [], [], _START_SECONDS)
+            if not said:
+                raise ProviderError(f"the embedded server did not start within {_START_SECONDS:.0f} s; see {log}")
+            if not (address := process.stdout.readline().decode().strip()):
+                raise ProviderError(f"the embedded server ended with status {process.wait()}; see {log}")
+            yield address
+        finally:
+            process.kill()
+
+
+def _end_with_input() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_input, daemon=True).start()
+    serve("127.0.0.1", 0, lambda address: print(address, flush=True))

@@ -9,17 +9,14 @@ named by ``judge.prompts`` replaces the lines of datasets:
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-
-import yaml
 
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.asking import schema_of
 
-TEXTS: Mapping[str, str] = yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text(encoding="utf-8"))
+TEXTS: Mapping[str, str] = plain_yaml(Path(__file__).with_name("prompts.yaml"))
 JUDGE_PROMPT, JSON_PROMPT, JUDGE_SYSTEM = TEXTS["verdict"], TEXTS["verdict_json"], TEXTS["system"]
 #: Appended to a candidate that ended at its token limit.
 CUT_OFF, RETRY_LINE = TEXTS["cut_off"], TEXTS["retry"]

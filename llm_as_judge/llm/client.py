@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from llm_as_judge.config.endpoints import EndpointConfig
-from llm_as_judge.errors import PromptRefused, ProviderError, RequestRefused
+from llm_as_judge.errors import Cause, PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.places import Load, Places
 from llm_as_judge.types import Exchange
 
@@ -44,6 +44,9 @@ _CONTROL = "Reply with the word OK."
 _OPTIONAL = ("top_p", "temperature", "seed", "reasoning_effort")
 #: Their values in the API where a request has none, which are not sent either.
 _API_DEFAULTS = {"top_p": 1.0, "temperature": 1.0}
+#: Causes of failures that another attempt may mend.
+_TEMPORARY: tuple[Cause, ...] = ("connection", "timeout", "overload", "server", "reply", "empty")
+EMPTY_CURE = "no text arrives: check the server's chat template and reasoning parser, or raise max_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,19 @@ class Usage:
     cost: float = 0.0
     cached: int = 0  # answered from the cache
     failed: int = 0  # not answered after all retries
+
+
+class Failure(Exception):
+    """An attempt without a reply; ``parse`` raises it too, for a body that is not the expected one.
+
+    ``again``: another attempt may help. ``wait_s`` is what the server asks for before it.
+    """
+
+    def __init__(
+        self, what: str, cause: Cause = "reply", wait_s: float | None = None, said: str = "", again: bool = True
+    ) -> None:
+        super().__init__(what)
+        self.cause, self.wait_s, self.said, self.again = cause, wait_s, said, again and cause in _TEMPORARY
 
 
 class ChatModel(Protocol):
@@ -79,10 +95,8 @@ class Server(Protocol):
     @property
     def places(self) -> Places: ...
 
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T: ...
-
-    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply's text as read by ``parse``. Raises as ``ChatModel`` says."""
+    async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        """The reply's text as read by ``parse``; without a body, to a GET. Raises as ``ChatModel`` says."""
 
     async def aclose(self) -> None: ...
 
@@ -185,12 +199,10 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
-        from llm_as_judge.llm.transport import EMPTY_CURE, model_names
-
         found: list[str] = []
         for server in self._servers:
             try:
-                names = await server.get("/models", model_names, f"model {self.config.model}")
+                names = await server.ask("/models", None, model_names, f"model {self.config.model}")
             except ProviderError as error:
                 if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
                     raise
@@ -278,16 +290,14 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
 
     async def _post(self, request: Mapping[str, Any], left: list[Server]) -> Exchange:
         """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
-        from llm_as_judge.llm.transport import Unreadable
-
         while True:
             now = time.monotonic()
             server = min(left, key=lambda s: (now - self._failed_at[s.root] < _AVOID_S, s.places.pressure))
             left.remove(server)
             try:
                 read = partial(self._read, request)
-                return await server.post("/chat/completions", request, read, f"model {self.config.model}")
-            except Unreadable as error:  # a server without retries
+                return await server.ask("/chat/completions", request, read, f"model {self.config.model}")
+            except Failure as error:  # a server without retries
                 raise ProviderError(f"{server.root}: {error}", error.cause) from error
             except ProviderError as error:
                 if error.cause not in ("connection", "timeout", "overload", "server"):
@@ -301,8 +311,6 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
 
         A reply that has no text, although the model wrote some, or that a filter withheld is a failure of the endpoint.
         """
-        from llm_as_judge.llm.transport import Unreadable, parse_json
-
         body = parse_json(text)
         try:
             choice = body["choices"][0]
@@ -322,13 +330,13 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
             )
             withheld = finish == "content_filter" or (not content and message.get("refusal"))
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise Unreadable("no chat completion in the reply") from error
+            raise Failure("no chat completion in the reply") from error
         if withheld:
-            raise Unreadable(f"the reply was withheld (finish_reason {finish})", "filter")
+            raise Failure(f"the reply was withheld (finish_reason {finish})", "filter")
         # A model may choose to say nothing, and then writes only its end-of-text token.
         silent = not reasoning and completion and completion <= len(content) + 1
         if not content.strip() and finish != "length" and not silent:
-            raise Unreadable(f"an empty reply (finish_reason {finish})", "empty")
+            raise Failure(f"an empty reply (finish_reason {finish})", "empty")
         if not prompt or not completion:
             self._remark("it reports no token counts (usage): they are estimated from the texts, rather too high")
             longest = request.get("max_tokens") or request.get("max_completion_tokens") or self.config.max_tokens
@@ -350,3 +358,22 @@ def _tokens(count: Any) -> int:
     if not 0 <= tokens <= _MOST_TOKENS:
         raise ValueError(f"{count} tokens")
     return tokens
+
+
+def parse_json(text: str) -> dict[str, Any]:
+    """A body as a JSON object; raises ``Failure``."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Failure("the reply is not JSON") from error
+    if not isinstance(body, dict):
+        raise Failure("the reply is not a JSON object")
+    return body
+
+
+def model_names(text: str) -> list[str]:
+    """The names in a reply to GET ``/models``."""
+    data = parse_json(text).get("data")
+    if not isinstance(data, list) or not all(isinstance(model, dict) for model in data):
+        raise Failure("no list of models in the reply")
+    return [str(model.get("id", "")) for model in data]

@@ -5,13 +5,17 @@ Used by both servers of the package, the nano executor and ``llm-as-judge serve`
 
 import json
 import logging
+import socket
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
 from aiohttp import web
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from llm_as_judge.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +133,25 @@ def application(chat: Handler, models: Iterable[str], active: Callable[[], int],
     return app
 
 
+@contextmanager
+def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
+    """A socket at the address (port 0: any free port), which does not listen yet, and the URL of the API there.
+
+    Raises ``ConfigError`` for an address that cannot be used.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or "not the name of a host"
+        cure = "choose another address with --host and --port"
+        raise ConfigError(f"cannot serve at {host}:{port}: {reason}; {cure}") from error
+    with sock:
+        yield sock, f"http://{f'[{host}]' if ':' in host else host}:{sock.getsockname()[1]}/v1"
+
+
 def reply(model: str, choices: Sequence[Mapping[str, Any]], prompt: int, completion: int) -> web.Response:
     """A whole reply, with its numbers of tokens."""
     return web.json_response({**reply_head(model), "choices": choices, "usage": usage_of(prompt, completion)})
@@ -149,19 +172,16 @@ def error_body(status: int, message: str) -> dict[str, Any]:
     return {"error": {"message": message, "type": kind, "code": status}}
 
 
-def error_response(status: int, message: str) -> web.Response:
-    return web.json_response(error_body(status, message), status=status)
-
-
 @web.middleware
 async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Report every failure before the response has begun in the protocol's format."""
     try:
         return await handler(request)
     except RequestError as error:
-        return error_response(error.status, str(error))
+        status, message = error.status, str(error)
     except web.HTTPException as error:  # unknown path, wrong method, body too large
-        return error_response(error.status, f"{error.reason}: {request.method} {request.path[:100]}")
+        status, message = error.status, f"{error.reason}: {request.method} {request.path[:100]}"
     except Exception:
         logger.exception("a request failed")
-        return error_response(500, "the server failed; its log says why")
+        status, message = 500, "the server failed; its log says why"
+    return web.json_response(error_body(status, message), status=status)

@@ -23,7 +23,8 @@ import aiohttp
 
 from llm_as_judge.config.endpoints import ServerConfig
 from llm_as_judge.config.fields import is_address
-from llm_as_judge.errors import Cause, ConfigError, PromptTooLong, ProviderError, RequestRefused, without_key
+from llm_as_judge.errors import Cause, ConfigError, PromptRefused, ProviderError, RequestRefused, without_key
+from llm_as_judge.llm.client import EMPTY_CURE, Failure
 from llm_as_judge.llm.places import Places
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,6 @@ _CONTEXT = re.compile(
     r"|this model reads at most|input token count|too many (?:input )?tokens",
     re.IGNORECASE,
 )
-EMPTY_CURE = "no text arrives: check the server's chat template and reasoning parser, or raise max_tokens"
 _CURES: dict[Cause, str] = {
     "connection": "is the server running there?",
     "timeout": "raise timeout_s or lower concurrency",
@@ -61,24 +61,6 @@ _CURES: dict[Cause, str] = {
     "request": "the endpoint refuses this request: check max_tokens and model",
     "context": "shorten the prompt, lower max_tokens or serve the model with a longer context",
 }
-
-
-class Unreadable(Exception):
-    """Raised by ``parse`` for a body that is not the expected reply; unless withheld by a filter, it is asked again."""
-
-    def __init__(self, what: str, cause: Cause = "reply") -> None:
-        super().__init__(what)
-        self.cause = cause
-
-
-class _Failure(Exception):
-    """An attempt without a reply; ``wait_s`` is what the server asks for before the next one."""
-
-    def __init__(
-        self, what: str, cause: Cause, *, temporary: bool = True, wait_s: float | None = None, said: str = ""
-    ) -> None:
-        super().__init__(what)
-        self.cause, self.temporary, self.wait_s, self.said = cause, temporary, wait_s, said
 
 
 class Transport(AbstractAsyncContextManager["Transport"]):
@@ -109,13 +91,10 @@ class Transport(AbstractAsyncContextManager["Transport"]):
         if session is not None:
             await session.close()
 
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
-        return await self.post(path, None, parse, who)
+    async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+        """The reply's text as read by ``parse``; without a body, to a GET. Errors name the address and ``who``.
 
-    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply's text as read by ``parse``. Errors name the address and ``who``.
-
-        Raises ``RequestRefused``, ``PromptTooLong`` or, for any other cause, ``ProviderError``.
+        Raises ``RequestRefused``, ``PromptRefused`` or, for any other cause, ``ProviderError``.
         """
         where = f"{self.root}{f' ({who})' if who else ''}"
         # Encoded with escapes: model text may contain lone surrogates.
@@ -139,11 +118,11 @@ class Transport(AbstractAsyncContextManager["Transport"]):
             begun = time.monotonic()
             try:
                 return await self._attempt(path, data, parse)
-            except _Failure as failure:
+            except Failure as failure:
                 if failure.cause in ("overload", "timeout"):
                     self.places.overloaded(begun)
-                if not failure.temporary or attempt > self.config.max_retries:
-                    kind = {"request": RequestRefused, "context": PromptTooLong}.get(failure.cause, ProviderError)
+                if not failure.again or attempt > self.config.max_retries:
+                    kind = {"request": RequestRefused, "context": PromptRefused}.get(failure.cause, ProviderError)
                     tries = f" (after {attempt} attempts)" if attempt > 1 else ""
                     cure = _CURES[failure.cause]
                     raise kind(f"{where}: {failure}{tries}; {cure}", failure.cause, failure.said) from failure.__cause__
@@ -159,29 +138,27 @@ class Transport(AbstractAsyncContextManager["Transport"]):
                 async for chunk in response.content.iter_chunked(1 << 16):
                     body += chunk
                     if len(body) > self._longest:
-                        what = f"the reply has more than {self._longest:,} bytes"
-                        raise _Failure(what, "reply", temporary=False)
+                        raise Failure(f"the reply has more than {self._longest:,} bytes", again=False)
         except asyncio.TimeoutError as error:  # not the built-in one before Python 3.11
-            raise _Failure(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
+            raise Failure(f"no reply within timeout_s = {self.config.timeout_s:g} s", "timeout") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
-            raise _Failure(f"no connection ({self._quote(str(error))})", "connection") from error
+            raise Failure(f"no connection ({self._quote(str(error))})", "connection") from error
         except aiohttp.ClientError as error:
             what = f"the reply broke off ({type(error).__name__}: {self._quote(str(error))})"
-            raise _Failure(what, "connection") from error
+            raise Failure(what, "connection") from error
         if not 200 <= response.status < 300:
             said, target = _text(body), response.headers.get("Location") if response.status < 400 else None
             cause = _cause(response.status, said)
             what = f"HTTP {response.status}: {self._quote(f'redirects to {target}' if target else said)}"
             wait_s = _asked(response.headers.get("Retry-After", ""), self.config.timeout_s)
-            temporary = cause in ("overload", "timeout", "server")
-            raise _Failure(what, cause, temporary=temporary, wait_s=wait_s, said=said)
+            raise Failure(what, cause, wait_s, said)
         self.places.answered()
         self.answered = True
         try:
             return parse(body.decode())
-        except (Unreadable, UnicodeDecodeError) as error:
-            cause = error.cause if isinstance(error, Unreadable) else "reply"
-            raise _Failure(f"{error}: {self._quote(_text(body))}", cause, temporary=cause != "filter") from error
+        except (Failure, UnicodeDecodeError) as error:
+            cause = error.cause if isinstance(error, Failure) else "reply"
+            raise Failure(f"{error}: {self._quote(_text(body))}", cause) from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -261,22 +238,3 @@ def _cause(status: int, text: str) -> Cause:
         return "model"  # a redirect: another address
     usual: Cause = "server" if status >= 500 else "context" if _CONTEXT.search(text) else "request"
     return known.get(status, usual)
-
-
-def parse_json(text: str) -> dict[str, Any]:
-    """A body as a JSON object; raises ``Unreadable``."""
-    try:
-        body = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Unreadable("the reply is not JSON") from error
-    if not isinstance(body, dict):
-        raise Unreadable("the reply is not a JSON object")
-    return body
-
-
-def model_names(text: str) -> list[str]:
-    """The names in a reply to GET ``/models``."""
-    data = parse_json(text).get("data")
-    if not isinstance(data, list) or not all(isinstance(model, dict) for model in data):
-        raise Unreadable("no list of models in the reply")
-    return [str(model.get("id", "")) for model in data]

@@ -8,17 +8,57 @@ takes a ``Toolbox`` first, and an async ``__call__``. ``workflow.operators`` nam
 import inspect
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from llm_as_judge.config.registry import lookup
+from llm_as_judge.config.registry import did_you_mean, own_object
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators.operators import CLASSES
+from llm_as_judge.types import Question
 
 #: Operator classes by their name in a workflow.
 Operators = Mapping[str, Any]
 OPERATORS: Operators = {cls.NAME: cls for cls in CLASSES}
 #: Keys that every result has in addition, with their usual values.
 COMMON: Mapping[str, Any] = {"parse_ok": True, "error": ""}
+
+
+class Published(NamedTuple):
+    """What AFlow's published graphs write of an operator, by dataset, version and descendant.
+
+    Lint, the sandbox and the runner accept it; the policy's prompt does not mention it.
+    """
+
+    names: tuple[str, ...] = ()  # other names of the operator
+    forms: tuple[tuple[str, ...], ...] = ()  # other lists of parameters that its call may have
+    spellings: Mapping[str, str] = {}  # other names of its result's keys -> its own
+
+
+PUBLISHED: Mapping[str, Published] = {
+    "ScEnsemble": Published(
+        ("QAScEnsemble",), (("solutions",),), {"solution": "response", "final_solution": "response"}
+    ),
+    "MdEnsemble": Published(forms=(("solutions",),), spellings={"final_solution": "solution"}),
+    "Format": Published(forms=(("solution",),), spellings={"solution": "response"}),
+    "CustomCodeGenerate": Published(forms=(("problem", "entry_point"),)),
+    "Revise": Published(spellings={"revised_solution": "solution"}),
+}
+
+
+def published(operator: str) -> Published:
+    return PUBLISHED.get(operator, Published())
+
+
+def own_name(name: str) -> str:
+    """The name of this operator in the catalog."""
+    return next((own for own, other in PUBLISHED.items() if name in other.names), name)
+
+
+def completed(operator: str, arguments: Mapping[str, Any], question: Question) -> dict[str, Any]:
+    """Arguments completed by what a published form leaves out: the question's problem, an empty instruction."""
+    if not any(set(form) == arguments.keys() for form in published(operator).forms):
+        return dict(arguments)
+    missing = {"instruction": ""} if operator == "CustomCodeGenerate" else {"problem": question.statement}
+    return {**missing, **arguments}
 
 
 def load_operators(names: Iterable[str] | None) -> Operators:
@@ -30,11 +70,16 @@ def load_operators(names: Iterable[str] | None) -> Operators:
         return OPERATORS
     loaded: dict[str, Any] = {}
     for written in names:
-        operator: Any = lookup("operator", written, OPERATORS)
+        if written not in OPERATORS and ":" not in written:
+            hint, known = did_you_mean(written, OPERATORS), ", ".join(sorted(OPERATORS))
+            raise ConfigError(
+                f"unknown operator {written!r}{f'; {hint}' if hint else '. '}There are {known}; write your own as "
+                "'package.module:Name' or 'file.py:Name'"
+            )
+        operator = OPERATORS[written] if written in OPERATORS else own_object("operator", written)
         if written not in OPERATORS and (wrong := _defect(operator)):
             raise ConfigError(f"workflow.operators: {written!r} is not an operator: {wrong}")
-        known = loaded.get(operator.NAME) or OPERATORS.get(operator.NAME, operator)
-        if known is not operator:
+        if (loaded.get(operator.NAME) or OPERATORS.get(operator.NAME, operator)) is not operator:
             raise ConfigError(
                 f"workflow.operators: {written!r}: there is an operator {operator.NAME!r} already; give it another NAME"
             )

@@ -5,11 +5,10 @@ on. The texts are in ``prompts.yaml``; names in braces are filled in by ``str.fo
 """
 
 from dataclasses import dataclass
-from importlib.resources import files
-
-import yaml
+from pathlib import Path
 
 from llm_as_judge.config.endpoints import EndpointConfig
+from llm_as_judge.config.sources import plain_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Prompts:
     got: str  # value that a public test found
 
 
-_TEXTS = yaml.safe_load(files(__package__).joinpath("prompts.yaml").read_text(encoding="utf-8"))
+_TEXTS = plain_yaml(Path(__file__).with_name("prompts.yaml"))
 FULL, SHORT = Prompts(**_TEXTS["full"]), Prompts(**_TEXTS["short"])
 
 

@@ -17,15 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue, Tree, row_hidden
+from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue
 from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
-from llm_as_judge.policy.forward import logits_of
+from llm_as_judge.policy.forward import logits_of, next_logits
 from llm_as_judge.policy.graphs import replayable
 from llm_as_judge.policy.local import draw, refuse
 from llm_as_judge.policy.packed import PackedLinears
-from llm_as_judge.policy.prefill import prefill_kernel
+from llm_as_judge.policy.prefill import forwarded
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.policy.tree import trunk
 from llm_as_judge.types import Completion
 
 #: Kernels sum in another order for lengths that are no multiples of this. On a GPU a step is captured for each length.
@@ -136,12 +135,8 @@ class Answerer:
 
     def _prefill(self, prompt: tuple[int, ...]) -> tuple[list[KeyValue], Tensor]:
         """Keys and values of a prompt, per layer, and the logits [1, V] after it."""
-        base = self.model.base
-        base.set_attn_implementation(ATTENTION)
-        tree, _ = trunk([prompt])
-        caught: dict[int, KeyValue] = {}
-        hidden = row_hidden(base, tree, Tree(tree.layout, prefill_kernel(base.device), caught=caught))
-        return [caught[layer] for layer in sorted(caught)], logits_of(base, hidden[-1:])
+        hidden, found, _ = forwarded(self.model.base, [prompt])
+        return found, logits_of(self.model.base, hidden)
 
     def _step(self) -> Tensor:
         """One token for every live request; returns the logits [size, V], whose first rows are theirs."""
@@ -162,10 +157,7 @@ class Answerer:
 
         def forward() -> Tensor:
             cache.hide()
-            states = base.get_decoder()(
-                input_ids=cache.ids[:, None], position_ids=cache.at[1][:, None], use_cache=False, store=cache
-            ).last_hidden_state
-            return logits_of(base, states[:, 0])
+            return next_logits(base, cache, cache.ids, cache.at[1])
 
         if key not in cache.steps:
             cache.steps[key] = replayable(forward, base.device)
@@ -276,9 +268,6 @@ class Cache:
     def move(self, source: int, target: int) -> None:
         """Moves a row's keys and values to ``target``; its own row is then free."""
         length = int(self.lengths[source])
-        if source == target:
-            self.lengths[source] = 0
-            return
         for whole in (whole for pair in self._layers for whole in pair):
             whole[target, :, :length] = whole[source, :, :length]
         self.lengths[target] = length

@@ -52,3 +52,9 @@ def logits_of(base: Any, hidden: Tensor) -> Tensor:
         else:
             decoder.forward = own
     return logits[0]
+
+
+def next_logits(base: Any, store: Any, ids: Tensor, positions: Tensor) -> Tensor:
+    """Logits [R, V] after one more token in each row of a cache; ``ids`` and ``positions`` [R] are the tokens'."""
+    step = {"input_ids": ids[:, None], "position_ids": positions[:, None], "use_cache": False, "store": store}
+    return logits_of(base, base.get_decoder()(**step).last_hidden_state[:, 0])

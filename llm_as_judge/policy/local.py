@@ -14,7 +14,7 @@ from torch import Tensor
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.attention import DECODE
 from llm_as_judge.policy.chat import completion_of
-from llm_as_judge.policy.forward import logits_of, own_precision
+from llm_as_judge.policy.forward import logits_of, next_logits, own_precision
 from llm_as_judge.policy.graphs import replayable
 from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
@@ -85,10 +85,7 @@ class LocalEngine:
         last = torch.zeros(0, dtype=torch.long)  # tokens [R] that the next step forwards
 
         def forward() -> Tensor:
-            states = base.get_decoder()(
-                input_ids=last[:, None], position_ids=store.next_positions()[:, None], use_cache=False, store=store
-            ).last_hidden_state
-            return logits_of(base, states[:, 0])
+            return next_logits(base, store, last, store.next_positions())
 
         step: Callable[[], Tensor] | None = None
         while True:

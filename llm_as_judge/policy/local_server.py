@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused, is_out_of_memory
+from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused, is_out_of_memory
+from llm_as_judge.llm.client import Server
 from llm_as_judge.llm.places import Places
 from llm_as_judge.policy.answering import Answerer, Request
 from llm_as_judge.policy.chat import message_ids, messages_for
@@ -22,17 +23,25 @@ T = TypeVar("T")
 
 
 class LocalServer:
-    """One frozen model for all roles that name it. ``load`` opens it on the device's thread."""
+    """One frozen model for all roles that name it. ``load`` opens it on the device's thread.
+
+    ``move`` may replace it by another server before its first request.
+    """
 
     def __init__(self, name: str, load: Callable[[], Answerer], rows: int, timeout_s: float = math.inf) -> None:
         self.root = f"{name} in this process"
         self.places = Places(rows)
-        self._name, self._load, self._timeout_s = name, load, timeout_s
+        self._load, self._timeout_s = load, timeout_s
+        self._moved: tuple[Server, str] | None = None
         self._answerer: Answerer | None = None
         self._opening = asyncio.Lock()
         self._waiting: deque[tuple[Request, asyncio.Future[Request]]] = deque()
         self._running: dict[Request, asyncio.Future[Request]] = {}
         self._rounds: asyncio.Task[None] | None = None
+
+    def move(self, server: Server, model: str) -> None:
+        """Sends all requests to ``server``, which knows the model as ``model``."""
+        self._moved, self.places = (server, model), server.places
 
     async def aclose(self) -> None:
         """Stops after the current round; requests under way are cancelled."""
@@ -46,18 +55,21 @@ class LocalServer:
         self._waiting.clear()
         if self._answerer is not None:
             self._answerer.drop()
+        if self._moved is not None:
+            await self._moved[0].aclose()
 
-    async def get(self, path: str, parse: Callable[[str], T], who: str = "") -> T:
-        """The list of models; there is no other."""
-        return parse(json.dumps({"data": [{"id": self._name}]}))
-
-    async def post(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
+    async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
         """The reply to a chat request, in the form of the OpenAI protocol, as read by ``parse``.
 
-        Raises ``RequestRefused`` for features it lacks, ``PromptTooLong``, and ``ProviderError`` after ``timeout_s`` of
+        Raises ``RequestRefused`` for features it lacks, ``PromptRefused``, and ``ProviderError`` after ``timeout_s`` of
         decoding, for a failure of the device, and if the weights cannot be loaded.
         """
-        body = body or {}
+        if self._moved is not None:
+            server, model = self._moved
+            asked = body and {**body, "model": model, "chat_template_kwargs": {"enable_thinking": False}}
+            return await server.ask(path, asked, parse, who)
+        if body is None:
+            raise RequestRefused(f"{self.root}: GET {path}: not supported", "request")
         if unsupported := [name for name in ("response_format", "tools", "stream", "stop") if body.get(name)]:
             raise RequestRefused(f"{self.root}: {', '.join(unsupported)}: not supported", "request")
         try:
@@ -67,7 +79,7 @@ class LocalServer:
         prompt = await asyncio.to_thread(_ids, answerer, body["messages"])
         longest = answerer.context - 1
         if len(prompt) > longest:
-            raise PromptTooLong(
+            raise PromptRefused(
                 f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise its context",
                 "context",
             )

@@ -36,7 +36,9 @@ class PackedLinears:
         )
         # Chosen now, while adapters are trainable: switched off, they would look frozen, too.
         linears = base.modules() if self.wanted else ()
-        self._linears = [m for m in linears if type(m) is torch.nn.Linear and _frozen(m)]  # not a quantized one
+        self._linears = [  # no quantized ones
+            m for m in linears if type(m) is torch.nn.Linear and not any(p.requires_grad for p in m.parameters())
+        ]
         self._forward: dict[torch.nn.Linear, Callable[[Tensor], Tensor]] = {}
 
     @contextmanager
@@ -51,10 +53,6 @@ class PackedLinears:
         finally:
             for linear in self._forward:
                 del linear.forward  # the class's own again
-
-
-def _frozen(linear: torch.nn.Linear) -> bool:
-    return not any(p.requires_grad for p in linear.parameters())
 
 
 def _packed(linear: torch.nn.Linear) -> Callable[[Tensor], Tensor]:

@@ -1,5 +1,6 @@
 """Prefill of the local engine: forwards the prompts of a batch as prefix trees and returns the cache to decode from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,16 +68,11 @@ class Store:
             layer.prompt = (layer.prompt[0][prompts], layer.prompt[1][prompts])
             layer.own = (layer.own[0][flat], layer.own[1][flat])
 
-    def append(self, index: int, key: Tensor, value: Tensor) -> LayerStore:
-        """Stores keys and values [N, heads, 1, D] of one token in layer ``index``."""
+    def attend(self, index: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Attention of ``query`` [N, H, 1, D] to common, prompt's and own keys, with ``key`` added, in one softmax."""
         layer = self.layers[index]
         layer.own[0].index_copy_(2, self.at, key)
         layer.own[1].index_copy_(2, self.at, value)
-        return layer
-
-    def attend(self, index: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Attention of ``query`` [N, H, 1, D] to common, prompt's and own keys, with ``key`` added, in one softmax."""
-        layer = self.append(index, key, value)
         rows, all_heads, _, dim = query.shape
         heads, own = key.shape[1], layer.own[0].shape[2] if self.fixed else self.length + 1
         grid = (self.prompts, self.group, heads)
@@ -98,9 +94,19 @@ class Store:
         return out.reshape(rows, 1, all_heads, dim)
 
 
-def prefill_kernel(device: torch.device) -> Kernel:
-    """On other devices than the CPU a mask of a few thousand tokens is cheaper than compiling FlexAttention."""
-    return "cascade" if kernel_for(device) == "cascade" else "dense"
+def forwarded(base: Any, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, list[KeyValue], list[list[int]]]:
+    """Forwards prompts as one row, every unique prefix once.
+
+    Returns the last hidden state [P, hidden] of every prompt, the row's keys and values per layer, and the places of
+    each prompt's tokens in the row.
+    """
+    base.set_attn_implementation(ATTENTION)
+    # On a GPU a mask of a few thousand tokens is cheaper than compiling FlexAttention.
+    kernel: Kernel = "cascade" if kernel_for(base.device) == "cascade" else "dense"
+    tree, rows = trunk(prompts)
+    caught: dict[int, KeyValue] = {}
+    hidden = row_hidden(base, tree, Tree(tree.layout, kernel, caught=caught))
+    return hidden[[row[-1] for row in rows]], [caught[layer] for layer in sorted(caught)], rows
 
 
 def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
@@ -111,17 +117,14 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
     # Each prompt keeps at least one token of its own.
     common = min(common_length(*prompts), min(map(len, prompts)) - 1)
     longest = max(map(len, prompts)) - common
-    base.set_attn_implementation(ATTENTION)
-    kernel = prefill_kernel(base.device)
     last: list[Tensor] = []
     layers: list[LayerStore] = []
     for members in padded_batches([len(p) for p in prompts], PREFILL_TOKENS):
-        tree, rows = trunk([prompts[i] for i in members])
-        caught: dict[int, KeyValue] = {}
-        last.append(row_hidden(base, tree, Tree(tree.layout, kernel, caught=caught))[[row[-1] for row in rows]])
+        hidden, found, rows = forwarded(base, [prompts[i] for i in members])
+        last.append(hidden)
         if not layers:
             begin = torch.tensor(rows[0][:common], dtype=torch.long)
-            for key, value in caught.values():
+            for key, value in found:
                 heads, dim = key.shape[1], key.shape[3]
                 prompt = key.new_empty(2, len(prompts), heads, longest, dim)
                 own = key.new_zeros(2, len(prompts) * group, heads, capacity, dim)
@@ -129,8 +132,8 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
                 layers.append(LayerStore(common_part, (prompt[0], prompt[1]), (own[0], own[1])))
         # Rows are padded with their last token; the mask hides it.
         rest = torch.tensor([row[common:] + row[-1:] * (common + longest - len(row)) for row in rows])
-        for layer, found in zip(layers, caught.values(), strict=True):
-            for whole, part in zip(layer.prompt, found, strict=True):
+        for layer, pair in zip(layers, found, strict=True):
+            for whole, part in zip(layer.prompt, pair, strict=True):
                 whole[members[0] : members[-1] + 1] = part[0][:, rest].transpose(0, 1)
     lengths = torch.tensor([len(p) for p in prompts], device=base.device)
     past = torch.arange(longest, device=base.device) >= lengths[:, None] - common

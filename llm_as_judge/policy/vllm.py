@@ -25,8 +25,8 @@ from weakref import ref
 
 from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
-from llm_as_judge.llm.client import derived_seed
-from llm_as_judge.llm.transport import Transport, model_names, parse_json
+from llm_as_judge.llm.client import derived_seed, model_names, parse_json
+from llm_as_judge.llm.transport import Transport
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.vllm_server import OwnServer
@@ -58,7 +58,7 @@ class VLLMEngine:
         """Names of the served models. Requires the base model among them, and a token with its log-prob."""
 
         async def ask(transport: Transport) -> list[str]:
-            names = await transport.get("/models", model_names)
+            names = await transport.ask("/models", None, model_names)
             if self._base_model not in names:
                 raise ConfigError(
                     f"{self.config.base_url} serves {', '.join(names) or 'no model'}, not {self._base_model}; "
@@ -167,14 +167,14 @@ class VLLMEngine:
         if verb == "load":
             body["lora_path"] = str((self._adapter_dir / name).resolve())
         try:
-            await transport.post(f"/{verb}_lora_adapter", body, str)  # answered with plain text
+            await transport.ask(f"/{verb}_lora_adapter", body, str)  # answered with plain text
         except ProviderError as error:
             if {"load": "already", "unload": "be found"}[verb] not in str(error):  # vLLM's words
                 raise
 
     async def _complete(self, transport: Transport, prompt: list[int], fields: Mapping[str, Any]) -> dict[str, Any]:
         model = self._loaded or self._base_model
-        reply = await transport.post("/completions", {"model": model, "prompt": prompt, **fields}, parse_json)
+        reply = await transport.ask("/completions", {"model": model, "prompt": prompt, **fields}, parse_json)
         if reply.get("model") not in (None, model):
             raise ProviderError(f"{transport.root} answered with model {reply['model']!r} instead of {model!r}")
         return reply

@@ -18,9 +18,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache, partial
 from numbers import Real
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from llm_as_judge.config.registry import lookup
+from llm_as_judge.config.registry import own_object
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import Problem
 
@@ -68,7 +68,7 @@ class OwnFunction:
         self.name, self._at, self._timeout_s, self._limits = name, f"{setting}: {name!r}", timeout_s, limits
         if ":" not in name:
             raise ConfigError(f"{setting}: write package.module:function or file.py:function, got {name!r}")
-        function = lookup(setting, name, cast("Mapping[str, object]", {}))
+        function = own_object(setting, name)
         if not callable(function):
             raise ConfigError(f"{self._at} is not a function")
         self._function: Callable[..., Any] = function

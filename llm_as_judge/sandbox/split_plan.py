@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_as_judge.answers.code import names_of, quiet_parse
+from llm_as_judge.answers.code import names_in, names_of, quiet_parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 
@@ -123,7 +123,7 @@ class _Tests:
                 case _:
                     continue
             if value is not None and (_root(value) in names or any(map(self.calls, ast.walk(value)))):
-                yield from _names(*targets) - {"self"}
+                yield from names_in(*targets) - {"self"}
 
     def obstacle(self) -> str:
         """Why the tests cannot be split; "" if they can."""
@@ -155,11 +155,11 @@ class _Tests:
         if any(isinstance(node, ast.Expr) and self.calls(node.value) for node in self.nodes):
             return True
         given = self.candidates | self.returned
-        shared = {name for node in self.nodes if self.calls(node) for name in _names(node)} - given - _BUILTINS
+        shared = {name for node in self.nodes if self.calls(node) for name in names_in(node)} - given - _BUILTINS
 
         def outside(node: ast.AST) -> set[str]:
             """Names outside of calls of the function."""
-            if isinstance(node, ast.Call) and _names(node.func) & given:
+            if isinstance(node, ast.Call) and names_in(node.func) & given:
                 return set()
             inner = {name for child in ast.iter_child_nodes(node) for name in outside(child)}
             return inner | {node.id} if isinstance(node, ast.Name) else inner
@@ -168,7 +168,7 @@ class _Tests:
             sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
             for side in sides:
                 others = [other for other in sides if other is not side] or [test]
-                if outside(side) & shared and not _names(*others) & given:
+                if outside(side) & shared and not names_in(*others) & given:
                     return True
         return False
 
@@ -196,10 +196,6 @@ def _compares_identities(node: ast.Compare) -> bool:
 
 def _singleton(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and (node.value is None or type(node.value) is bool or node.value is ...)
-
-
-def _names(*nodes: ast.AST) -> set[str]:
-    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _root(node: ast.AST) -> str | None:

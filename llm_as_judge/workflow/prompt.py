@@ -10,11 +10,8 @@ contract for any instruct model, and shows an example until the experience buffe
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from types import MappingProxyType
-
-import yaml
 
 from llm_as_judge.config.data import DomainConfig
 from llm_as_judge.config.endpoints import ExecutorConfig
@@ -27,7 +24,7 @@ from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.contract import ASKED_HEAD, HEAD, contract
 from llm_as_judge.workflow.shapes import Example, example
 
-TEXTS = yaml.safe_load(files(__package__).joinpath("prompt.yaml").read_text(encoding="utf-8"))
+TEXTS = plain_yaml(Path(__file__).with_name("prompt.yaml"))
 
 
 def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]:

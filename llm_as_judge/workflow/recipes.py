@@ -11,16 +11,15 @@ import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from random import Random
 
-import yaml
-
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Kind
 from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
-_PARTS = yaml.safe_load(files(__package__).joinpath("recipes.yaml").read_text(encoding="utf-8"))
+_PARTS = plain_yaml(Path(__file__).with_name("recipes.yaml"))
 _ANSWERS = ("answer", "solution", "result", "final")
 _SEVERAL_DRAFTS = ("drafts", "solutions", "candidates")
 #: Share of attributes that have their operator's name, by which a small model learns the operator's arguments first.

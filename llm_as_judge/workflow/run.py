@@ -31,7 +31,7 @@ from llm_as_judge.errors import (
 )
 from llm_as_judge.files import cut, picked
 from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
-from llm_as_judge.operators import catalog, published
+from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.guest import frames
@@ -83,16 +83,13 @@ class WorkflowRunner:
             return lint(source, entry_point=entry_point, operators=operators, prompt=prompt, executors=tuple(named))
 
         self._read = cached
-        self._parameters = {
-            known: OperatorParameters(
-                tuple(catalog.signature(cls).parameters),
-                tuple(catalog.init_signature(cls).parameters),
-                published.forms(name),
-                published.spellings(name),
+        self._parameters: dict[str, OperatorParameters] = {}
+        for name, cls in operators.items():
+            call, init, other = catalog.signature(cls), catalog.init_signature(cls), catalog.published(name)
+            parameters = OperatorParameters(
+                tuple(call.parameters), tuple(init.parameters), other.forms, other.spellings
             )
-            for name, cls in operators.items()
-            for known in (name, *published.names(name))
-        }
+            self._parameters |= dict.fromkeys((name, *other.names), parameters)
 
     def beside(self, prompt: str) -> "WorkflowRunner":
         """This runner for workflows that may import a ``prompt.py`` with this text."""
@@ -157,17 +154,17 @@ class _Calls:
         self.question = question
         self.seed = seed
         self.sent: Counter[tuple[str, str]] = Counter()  # executors and prompts, including those under way
-        self.budget = Budget(runner.config, runner.executors[""].config)
+        self.budget = Budget(runner.config)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         """Called by the sandbox. A failure of executor or sandbox, ``InfrastructureError``, ends the run as ``fault``;
         any other error is the workflow's and is raised there (``sandbox.operator_calls``).
         """
-        runner, name = self.runner, published.own_name(name)
+        runner, name = self.runner, catalog.own_name(name)
         operator = runner.operators.get(name)
         if operator is None:
             raise WorkflowError(f"there is no operator {name!r}; there are {', '.join(runner.operators)}")
-        arguments = published.completed(name, arguments, self.question)
+        arguments = catalog.completed(name, arguments, self.question)
         arguments = _checked(name, catalog.signature(operator), arguments)
         chosen, init = _chosen(name, operator, init, [*filter(None, runner.executors)])
         init = _checked(name, catalog.init_signature(operator), init)
@@ -266,21 +263,19 @@ class Budget:
 
     Each call's worst case is reserved before the call is made, so that the sum stays below the limit with any number of
     concurrent calls. A call whose longest reply does not fit gets a shorter one; if not even one token is left, the run
-    ends. ``executor`` has the prices and the longest reply, unless a call is of another.
+    ends. The executor of a call has its prices and its longest reply.
     """
 
     config: WorkflowConfig
-    executor: EndpointConfig
     tokens: int = 0  # spent and reserved
     cost: float = 0.0
 
     @contextmanager
-    def call(self, prompt: str, executor: EndpointConfig | None = None) -> Iterator[_Reservation]:
+    def call(self, prompt: str, executor: EndpointConfig) -> Iterator[_Reservation]:
         """Reserve a call's worst case; on leaving, replace it by what the caller has set.
 
         Raises ``BudgetExceeded`` if not even one token of reply is left.
         """
-        executor = executor or self.executor
         input_price, price = (executor.cost(*one) for one in ((1, 0), (0, 1)))
         # No tokenizer makes more tokens than there are bytes.
         size = len(prompt) if prompt.isascii() else len(prompt.encode("utf-8", "replace"))  # the same, with no copy

@@ -7,16 +7,15 @@ a very small model needs the name just before the code that depends on it.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
-import yaml
-
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import DOMAINS, Kind
 from llm_as_judge.workflow.structure import normalise_code
 from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
 
-_PARTS = yaml.safe_load(files(__package__).joinpath("shapes.yaml").read_text(encoding="utf-8"))
+_PARTS = plain_yaml(Path(__file__).with_name("shapes.yaml"))
 _DRAFTS: Mapping[str, tuple[str, str]] = _PARTS["drafts"]  # -> attribute and operator
 _ENDINGS: Mapping[str, str] = _PARTS["endings"]  # -> body
 

@@ -102,6 +102,16 @@ def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
     return found
 
 
+def generate(engine: NanoEngine, requests: Sequence[Request]) -> None:
+    """Complete all ``requests``, shortest prompts first, so that rows of similar length are decoded together."""
+    waiting = sorted(requests, key=lambda r: -len(r.prompt))
+    while waiting or engine.active:
+        if waiting and (engine.free >= max(1, engine.slots // 4) or not engine.active):
+            engine.admit([waiting.pop() for _ in range(min(16, engine.free, len(waiting)))])
+        else:
+            engine.step()
+
+
 def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:
     """Number of right replies and of cases by skill, with greedy decoding."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -109,7 +119,7 @@ def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:
 
     def ask(prompts: Sequence[str]) -> list[str]:
         requests = [Request(chat_ids(tokenizer, p), 160) for p in prompts]
-        engine.generate(requests)
+        generate(engine, requests)
         return [tokenizer.decode(q.output).strip() for q in requests]
 
     scores = {}

@@ -12,7 +12,7 @@ from llm_as_judge.answers import algebra
 from llm_as_judge.answers.code import defining_block, first_block, last_block
 from llm_as_judge.answers.equivalence import equivalent, matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed
-from llm_as_judge.answers.metrics import hotpot_f1, normalize_squad, squad_em, squad_f1
+from llm_as_judge.answers.metrics import hotpot_scores, normalize_squad, squad_scores
 from llm_as_judge.types import Domain
 
 # 49,994/7 + 20,006/7 is 10,000: the label of this pair is wrong
@@ -133,16 +133,16 @@ def test_the_block_that_defines_the_function_is_judged_with_what_it_uses() -> No
 
 def test_squad_metrics_are_the_official_ones() -> None:
     assert normalize_squad("The U.S.'s  a-b") == "uss ab"
-    assert squad_em("the Cat", ["dog", "a cat!"]) == 1.0
-    assert squad_f1("black cat sat", ["the black cat"]) == pytest.approx(0.8)
-    assert squad_f1("cat cat", ["cat"]) == pytest.approx(2 / 3)
-    assert (squad_em("unanswerable", []), squad_f1("", [])) == (1.0, 1.0)
-    assert (squad_em("Normans", []), squad_f1("Normans", [])) == (0.0, 0.0)
-    assert squad_f1("no answer", ["Normans"]) == 0.0
+    assert squad_scores("the Cat", ["dog", "a cat!"])[0] == 1.0
+    assert squad_scores("black cat sat", ["the black cat"])[1] == pytest.approx(0.8)
+    assert squad_scores("cat cat", ["cat"])[1] == pytest.approx(2 / 3)
+    assert (squad_scores("unanswerable", [])[0], squad_scores("", [])[1]) == (1.0, 1.0)
+    assert (squad_scores("Normans", [])[0], squad_scores("Normans", [])[1]) == (0.0, 0.0)
+    assert squad_scores("no answer", ["Normans"])[1] == 0.0
 
 
 def test_hotpot_yes_no_rule() -> None:
-    assert hotpot_f1("yes", ["yes"]) == 1.0
-    assert squad_f1("yes it is", ["yes"]) > 0
-    assert hotpot_f1("yes it is", ["yes"]) == 0.0
-    assert hotpot_f1("black cat", ["cat"]) == pytest.approx(2 / 3)
+    assert hotpot_scores("yes", ["yes"])[1] == 1.0
+    assert squad_scores("yes it is", ["yes"])[1] > 0
+    assert hotpot_scores("yes it is", ["yes"])[1] == 0.0
+    assert hotpot_scores("black cat", ["cat"])[1] == pytest.approx(2 / 3)

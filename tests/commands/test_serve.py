@@ -20,8 +20,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from helpers.cli import CommandLine
 from helpers.web import post
 
-from llm_as_judge.commands.serve_chat import ChatBody, read_request
-from llm_as_judge.commands.serve_endpoint import Endpoint
+from llm_as_judge.commands.serve_endpoint import ChatBody, Endpoint, read_request
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.embedded.server import MODEL_NAME
 from llm_as_judge.errors import DataError, ProviderError

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llm_as_judge.config.identity import _END, content_of, identity
 from llm_as_judge.config.loading import load_config, to_yaml
-from llm_as_judge.config.registry import lookup
+from llm_as_judge.config.registry import own_object
 from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
 
@@ -227,27 +227,25 @@ def test_a_dump_reads_back_without_keys_and_every_setting_is_described(root: Pat
     assert all((field.description or "").endswith(".") for field in LEAVES.values())
 
 
-def test_lookup_finds_names_of_a_table_a_module_and_a_file(tmp_path: Path) -> None:
-    assert lookup("thing", "a", {"a": 1}) == 1
-    assert lookup("thing", "json:dumps", {"a": 1})([]) == "[]"  # type: ignore[operator]
+def test_own_objects_are_found_in_a_module_and_a_file(tmp_path: Path) -> None:
+    assert own_object("thing", "json:dumps")([]) == "[]"
     file = tmp_path / "mine.py"
     file.write_text("class Mine:\n    size = 1\n", encoding="utf-8")
-    found: Any = lookup("thing", f"{file}:Mine", {})
-    assert found is lookup("thing", f"{file}:Mine", {}) and found.size == 1
+    found = own_object("thing", f"{file}:Mine")
+    assert found is own_object("thing", f"{file}:Mine") and found.size == 1
     file.write_text("class Mine:\n    size = 22\n", encoding="utf-8")
     os.utime(file, ns=(1, 1))
-    changed: Any = lookup("thing", f"{file}:Mine", {})
-    assert changed.size == 22
+    assert own_object("thing", f"{file}:Mine").size == 22
     broken, stops = tmp_path / "broken.py", tmp_path / "stops.py"
     broken.write_text("import no_such\n", encoding="utf-8")
     stops.write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
     for name, expected in {
-        "alhpa": "did you mean 'alpha'", "no_such:X": "cannot import", "json:dmps": "'dumps'", ":X": "import",
+        "no_such:X": "cannot import", "json:dmps": "'dumps'", ":X": "import",
         f"{broken}:X": "cannot import .*broken.py.*No module named 'no_such'$",
         f"{tmp_path}/x.py:X": "there is no file", f"{stops}:X": "SystemExit", "bytes.bin:f": "bytes.bin",
     }.items():  # fmt: skip
         with pytest.raises(ConfigError, match=expected):
-            lookup("thing", name, {"alpha": 1})
+            own_object("thing", name)
 
 
 # The digest of a configuration does not depend on where its files are, only on their content.

@@ -15,6 +15,7 @@ from helpers.benchmarks import MIXED, all_benchmarks
 from helpers.cli import CommandLine
 from helpers.samples import write_lines
 
+from llm_as_judge.commands.cli import file_problem
 from llm_as_judge.data import process
 from llm_as_judge.data.files import MARKER, check_whole
 from llm_as_judge.data.overview import inspect_folder
@@ -208,8 +209,9 @@ def test_a_full_disk_or_an_interrupted_move_leaves_no_mixture(tmp_path: Path, mo
 
     with monkeypatch.context() as patch:
         patch.setattr(process, "write_lines", full)
-        with pytest.raises(DataError, match="no space left on device; make room or choose another place"):
+        with pytest.raises(OSError, match="No space left on device") as caught:
             run(raw, out, datasets=TWO, seed=3)
+    assert f"{out}: no space left on device; make room there" in str(file_problem(caught.value, "data"))
     assert digests(out) == before
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", interrupted)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.data.mixture import Mixture
-from llm_as_judge.data.sampler import DomainSampler
+from llm_as_judge.data.sampler import DomainSampler, Mixture
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.types import DOMAINS, Domain, Problem, Question, Reference

@@ -19,13 +19,13 @@ from helpers.tiny import greedy
 from helpers.web import post
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from skills import generate
 from transformers import Lfm2ForCausalLM
 
 from llm_as_judge.assembly.services import open_clients
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.embedded.engine import NanoEngine, Request
-from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher
-from llm_as_judge.embedded.supervise import own_server
+from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher, own_server
 from llm_as_judge.errors import ProviderError
 
 
@@ -43,7 +43,7 @@ def prompts() -> list[list[int]]:
 def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM) -> None:
     for slots in (2, 8):
         requests = [Request(p, 10) for p in prompts()]
-        NanoEngine(EXECUTOR, slots=slots, max_length=128).generate(requests)
+        generate(NanoEngine(EXECUTOR, slots=slots, max_length=128), requests)
         for request in requests:
             expected, ended = greedy(reference, request.prompt, 10), len(request.output)
             assert request.output == expected[:ended]
@@ -71,7 +71,7 @@ def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) 
         return [Request(prompt, 12, temperature=1.5, seed=seed) for prompt, seed in shapes]
 
     for request in wanted():
-        engine.generate([request])
+        generate(engine, [request])
     alone = len(seen)
     for _ in range(3):
         waiting = wanted()
@@ -97,18 +97,19 @@ def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatc
 
     def outputs() -> list[list[int]]:
         requests = [Request([7, 8, 9] * 30, 6, temperature=1.0, seed=seed) for seed in range(6)]
-        engine.generate(requests)
+        generate(engine, requests)
         return [request.output for request in requests]
 
     assert outputs() == outputs() and forwarded == [90]
 
 
-def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context() -> None:
-    engine = NanoEngine(EXECUTOR, slots=1, max_length=16)
-    with pytest.raises(ValueError, match="17 tokens"):
-        engine.check(Request([5] * 17, 1))
+def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context(address: str) -> None:
+    for count, status in ((1021, 200), (1022, 400)):  # with the marks of user and assistant, 1023 and 1024 tokens
+        code, reply = post(f"{address}/chat/completions", ask(messages=[{"role": "user", "content": "7" * count}]))
+        assert code == status, reply
+    assert "the prompt has 1024 tokens; this model reads at most 1023" in reply["error"]["message"]
     request = Request([5] * 12, 100)
-    engine.generate([request])
+    generate(NanoEngine(EXECUTOR, slots=1, max_length=16), [request])
     assert len(request.output) <= 4
 
 
@@ -179,7 +180,7 @@ def test_serve_prints_its_address_and_how_to_stop_it() -> None:
 RUN = """
 import sys
 from pathlib import Path
-from llm_as_judge.embedded.supervise import own_server
+from llm_as_judge.embedded.server import own_server
 
 with own_server(Path(sys.argv[1])) as address:
     print(address, flush=True)

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.errors import ConfigError, PromptRefused, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.llm.places import Places
 
@@ -184,7 +184,7 @@ async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
     class Here:
         root, places = "local", Places(1)
 
-        async def post(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
+        async def ask(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
             return parse(json.dumps(completion(None)))
 
         async def aclose(self) -> None: ...
@@ -421,7 +421,8 @@ async def test_too_long_a_prompt_is_no_refusal_and_keys_are_in_no_message(caplog
         '{"error": {"code": "context_length_exceeded"}}',
         "prompt is too long: 210000 tokens > 200000 maximum",
     ):
-        assert isinstance(await failure(Script(web.Response(status=400, text=text))), PromptTooLong), text
+        error = await failure(Script(web.Response(status=400, text=text)))
+        assert isinstance(error, PromptRefused) and error.cause == "context", text
     refused = await failure(Script(web.Response(status=400, text="response_format is not supported")))
     assert isinstance(refused, RequestRefused)
     caplog.set_level("DEBUG")

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,8 +13,9 @@ from helpers.tiny import tiny_policy
 from torch import Tensor
 
 from llm_as_judge.config.endpoints import EndpointConfig
-from llm_as_judge.errors import ConfigError, PromptTooLong, ProviderError, RequestRefused
+from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient
+from llm_as_judge.llm.places import Places
 from llm_as_judge.policy import answering, attention, packed
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.local import LocalEngine
@@ -156,7 +157,7 @@ async def test_replies_have_the_form_of_a_servers() -> None:
         assert (await client.chat("5 6 7", max_tokens=2)).completion_tokens <= 2
         with pytest.raises(RequestRefused, match="response_format: not supported"):
             await client.chat("5", response_format={"type": "json_object"})
-        with pytest.raises(PromptTooLong, match=r"has 402 tokens, it reads at most 299; raise its context"):
+        with pytest.raises(PromptRefused, match=r"has 402 tokens, it reads at most 299; raise its context"):
             await client.chat("5 " * 400)
         assert client.usage.calls == 12 and client.usage.cached == 1 and client.usage.failed == 2
 
@@ -222,8 +223,7 @@ async def test_a_body_is_plain_json() -> None:
     """What the server hands to ``parse`` is what a server of the protocol sends."""
     seen, server = list[str](), LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
     body = {"model": "policy", "messages": [{"role": "user", "content": "5"}], "temperature": 0, "max_tokens": 3}
-    await server.post("/chat/completions", body, seen.append)
-    assert "policy" in await server.get("/models", str)
+    await server.ask("/chat/completions", body, seen.append)
     await server.aclose()
     assert {"choices", "usage"} <= json.loads(seen[0]).keys()
 
@@ -262,10 +262,32 @@ async def test_weights_that_cannot_answer_are_a_fault_of_ours_and_never_the_work
             await client.chat("5 6")
 
 
+async def test_a_policy_that_is_sampled_on_a_server_answers_there_under_its_name() -> None:
+    seen = list[dict[str, Any]]()
+
+    class Elsewhere:
+        root, places = "elsewhere", Places(3)
+
+        async def ask(self, path: str, body: Any, parse: Callable[[str], Any], who: str = "") -> Any:
+            seen.append(body)
+            return parse(path)
+
+        async def aclose(self) -> None:
+            seen.clear()
+
+    server, elsewhere = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS), Elsewhere()
+    server.move(elsewhere, "tiny/model")
+    assert await server.ask("/chat/completions", {"model": "policy", "max_tokens": 3}, str) == "/chat/completions"
+    assert (seen[0]["model"], seen[0]["max_tokens"], server.places) == ("tiny/model", 3, elsewhere.places)
+    assert seen[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    await server.aclose()
+    assert not seen
+
+
 async def test_closing_cancels_requests_under_way() -> None:
     server = LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
     body = {"messages": [{"role": "user", "content": "5 6"}], "temperature": 0, "max_tokens": 200}
-    asked = [asyncio.ensure_future(server.post("/chat/completions", body, str)) for _ in range(2 * ROWS)]
+    asked = [asyncio.ensure_future(server.ask("/chat/completions", body, str)) for _ in range(2 * ROWS)]
     await server.open()
     while server._rounds is None:
         await asyncio.sleep(0)

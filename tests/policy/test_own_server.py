@@ -105,7 +105,7 @@ async def test_it_ends_with_all_its_processes_past_proxies(tmp_path: Path, monke
     assert "up" in server.log.read_text() and "PYTHONPATH" not in noted["environment"]
 
     async with Transport(address) as transport:
-        assert await transport.get("/models", str) == "fine"
+        assert await transport.ask("/models", None, str) == "fine"
     del server
     assert all(gone(pid) for pid in noted["pids"])
 

@@ -146,7 +146,7 @@ def test_calls_go_to_the_named_executor_at_its_price(wait: Wait, box: Sandbox, h
         refused = ran(named(call))
         assert (refused.outcome, error in refused.error) == ("raised", True), refused
     # 6 characters and a template of 64 tokens: 70 in, then 50 out at 4 each, its own longest reply.
-    budget = Budget(WorkflowConfig(max_cost=1), config.executor)
+    budget = Budget(WorkflowConfig(max_cost=1))
     with budget.call("123456", config.executors["strong"]):
         assert (budget.tokens, budget.cost) == (120, pytest.approx(480e-6))
     assert [ran(named(c), max_cost=3e-4).outcome for c in (", model='strong'", "")] == ["budget", "finished"]

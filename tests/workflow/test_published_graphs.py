@@ -6,8 +6,7 @@ from pathlib import Path
 from helpers.workflows import CODE, QUESTION, SQUARE, linted, workflow
 from running import Run, Script
 
-from llm_as_judge.operators import published
-from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.operators.catalog import OPERATORS, PUBLISHED
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
@@ -157,11 +156,9 @@ def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) ->
 
 
 def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> None:
-    named = {*published._FORMS, *published._SPELLINGS, *published._NAMES.values()}
-    assert named <= set(OPERATORS)
-    for name in named:
+    for name, published in PUBLISHED.items():
         keys = OPERATORS[name].RESULT
-        assert all(other not in keys and own in keys for other, own in published.spellings(name).items())
+        assert all(other not in keys and own in keys for other, own in published.spellings.items())
 
 
 GIVEN = [

@@ -13,7 +13,7 @@ from running import Run, Script, Wait
 from llm_as_judge import types
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import BufferConfig, WorkflowConfig
-from llm_as_judge.errors import PromptTooLong, ProviderError
+from llm_as_judge.errors import PromptRefused, ProviderError
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
@@ -78,7 +78,7 @@ def test_an_invalid_text_is_not_run_and_incomplete_replies_are_marked(run: Run) 
     assert (call.exchanges[0].finish_reason, call.exchanges[0].seconds) == ("length", 0.1)
     assert (call.parse_ok, call.error) == (False, "the model's reply was cut off after 5 tokens")
     assert call.result["response"] == "<answer>4", "the incomplete text may still be of use"
-    error = PromptTooLong("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
+    error = PromptRefused("http://127.0.0.1:1: HTTP 400: maximum context length is 8 tokens", "context")
     execution = run(TEXTS["answer"], llm=Script(error=error))
     assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
     assert "127.0.0.1" not in execution.error
@@ -188,15 +188,15 @@ def test_calls_and_the_worst_case_of_each_have_a_budget_that_nothing_evades(run:
 
 
 def test_what_a_call_reserved_and_did_not_take_is_released() -> None:
-    budget = Budget(WorkflowConfig(max_tokens=1000), EndpointConfig(max_tokens=800))
+    budget, executor = Budget(WorkflowConfig(max_tokens=1000)), EndpointConfig(max_tokens=800)
     for _ in range(30):
-        with budget.call("x" * 100) as call:
+        with budget.call("x" * 100, executor) as call:
             call.tokens = 10
-    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700):
+    with pytest.raises(BudgetExceeded, match="300 executor tokens"), budget.call("x" * 700, executor):
         pass
-    with pytest.raises(ProviderError), budget.call("x"):
+    with pytest.raises(ProviderError), budget.call("x", executor):
         raise ProviderError("down")
-    with budget.call("x" * 100) as last:
+    with budget.call("x" * 100, executor) as last:
         assert last.reply_tokens == 1000 - 300 - 164
 
 

@@ -14,8 +14,6 @@ from llm_as_judge.data.record import Record, content_id, optional_text, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
-_SUBJECTS = "algebra counting_and_probability geometry intermediate_algebra number_theory prealgebra precalculus"
-
 
 def parse_gsm8k(record: Record) -> Problem:
     question, solution = text_of(record, "question"), text_of(record, "answer")

@@ -46,11 +46,12 @@ _IOCTLS = (0x5450, 0x5451, 0x5421, 0x541B)
 _FCNTLS = (0, 1, 2, 3, 4, 1030)
 
 _LOAD, _EQUAL, _AND, _RETURN = 0x20, 0x15, 0x54, 0x06
-_ALLOW, _KILL_PROCESS, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
+_KILL_PROCESS, _ERRNO = 0x80000000, 0x00050000
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET, _ARGUMENTS_OFFSET = 0, 4, 16
 _PR_SET_SECCOMP, _SECCOMP_MODE_FILTER = 22, 2
 
 Instruction = tuple[int, int, int, int]  # code, jump if true, jump if false, constant
+_ALLOW: Instruction = (_RETURN, 0, 0, 0x7FFF0000)
 
 
 def machine() -> str | None:
@@ -73,7 +74,7 @@ def program(architecture: str, *, files: bool) -> bytes:
         (_LOAD, 0, 0, _NUMBER_OFFSET),
     ]
     for number in numbers(architecture, files=files).values():
-        code += [(_EQUAL, 0, 1, number), _allow()]
+        code += [(_EQUAL, 0, 1, number), _ALLOW]
     special = _column(_FILTERED_TABLE, architecture)
     rules = {
         "ioctl": [*_one_of(1, _IOCTLS), _refuse(errno.ENOTTY)],
@@ -87,7 +88,7 @@ def program(architecture: str, *, files: bool) -> bytes:
             (_LOAD, 0, 0, _argument(1)),
             (_AND, 0, 0, 0xF),
             (_EQUAL, 0, 1, 1),
-            _allow(),
+            _ALLOW,
             _refuse(errno.EPERM),
         ],
         # The C library then falls back to clone, which is not listed.
@@ -129,7 +130,7 @@ def _argument(index: int) -> int:
 def _one_of(index: int, values: tuple[int, ...]) -> list[Instruction]:
     """Allow if the argument is among ``values``, else fall through."""
     tests = [(_EQUAL, len(values) - 1 - i, 0 if i < len(values) - 1 else 1, v) for i, v in enumerate(values)]
-    return [(_LOAD, 0, 0, _argument(index)), *tests, _allow()]
+    return [(_LOAD, 0, 0, _argument(index)), *tests, _ALLOW]
 
 
 def _all_zero(*offsets: int) -> list[Instruction]:
@@ -137,11 +138,7 @@ def _all_zero(*offsets: int) -> list[Instruction]:
     code: list[Instruction] = []
     for i, offset in enumerate(offsets):
         code += [(_LOAD, 0, 0, offset), (_EQUAL, 0, 2 * (len(offsets) - 1 - i) + 1, 0)]
-    return [*code, _allow()]
-
-
-def _allow() -> Instruction:
-    return (_RETURN, 0, 0, _ALLOW)
+    return [*code, _ALLOW]
 
 
 def _refuse(number: int) -> Instruction:

@@ -2,13 +2,12 @@
 
 import ast
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 
-import yaml
-
+from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.types import Finding
 
-_TEXTS = yaml.safe_load(files(__package__).joinpath("codes.yaml").read_text("utf-8"))
+_TEXTS = plain_yaml(Path(__file__).with_name("codes.yaml"))
 #: code -> meaning, and whether it is an error (fatal): a statement that fails whenever it is reached.
 CODES: Mapping[str, tuple[str, bool]] = {
     code: (text, kind == "errors")

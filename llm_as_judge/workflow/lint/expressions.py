@@ -7,12 +7,13 @@ import operator as standard_operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from llm_as_judge.operators import catalog, published
+from llm_as_judge.answers.code import names_in
+from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.imports import Imports
-from llm_as_judge.workflow.lint.values import State, Value, element_of, names_in
+from llm_as_judge.workflow.lint.values import State, Value, element_of
 
 BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
 _TASKS = ("create_task", "ensure_future", "wait_for", "shield")
@@ -89,7 +90,7 @@ class ExpressionCheck(ast.NodeVisitor):
 
     def _key_type(self, operator: str, key: object) -> str | None:
         keys = catalog.result_keys(self._scope.operators[operator])
-        return keys.get(published.spellings(operator).get(str(key), str(key)))
+        return keys.get(catalog.published(operator).spellings.get(str(key), str(key)))
 
     def _keys(self, operator: str) -> str:
         return ", ".join(f"[{key!r}]" for key in self._scope.operators[operator].RESULT)
@@ -205,7 +206,7 @@ class ExpressionCheck(ast.NodeVisitor):
         signature = catalog.signature(self._scope.operators[operator])
         options = aflow.OPTIONS - signature.parameters.keys()
         keywords = [k.arg for k in node.keywords if k.arg is not None and k.arg not in options]
-        form = aflow.form(published.forms(operator), len(node.args), keywords)
+        form = aflow.form(catalog.published(operator).forms, len(node.args), keywords)
         if form is None:
             self._check_arguments(operator, signature, node, options)
         parameters = [*zip(form or signature.parameters, node.args, strict=False)]

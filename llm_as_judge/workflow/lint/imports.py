@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from llm_as_judge.answers.code import quiet_parse
-from llm_as_judge.operators import published
-from llm_as_judge.operators.catalog import Operators
+from llm_as_judge.operators.catalog import Operators, own_name, published
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.values import bound_names
@@ -36,7 +35,7 @@ class Imports:
         """The name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
         match function:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in self.modules:
-                return published.own_name(name)
+                return own_name(name)
             case ast.Name(id=name):
                 return self.imported.get(name)
         return None
@@ -96,7 +95,7 @@ def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, re
                 found.prompts.add(bound)
         elif name == "*":
             if role == "operators":
-                found.imported.update({n: own for own in operators for n in (own, *published.names(own))})
+                found.imported.update({n: own for own in operators for n in (own, *published(own).names)})
                 found.starred.update(found.imported)
             elif role == "names":
                 found.starred.update(aflow.NAMES)
@@ -104,8 +103,8 @@ def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, re
                 found.starred.update(prompts or ())
             elif module in _STARRED:
                 found.starred.update(dir(importlib.import_module(module)))
-        elif operator_like and published.own_name(name) in operators:
-            found.imported[own] = published.own_name(name)
+        elif operator_like and own_name(name) in operators:
+            found.imported[own] = own_name(name)
         elif role == "operators":
             there = ", ".join(operators)
             report("W108" if node in tried else "W201", f"there is no operator {name}; there are {there}", node)

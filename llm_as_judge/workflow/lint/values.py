@@ -61,10 +61,6 @@ def rounds(iterable: ast.expr) -> int | None:
     return None
 
 
-def names_in(node: ast.AST) -> set[str]:
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
-
-
 def bound_names(body: Iterable[ast.AST]) -> set[str]:
     """The names that a module or a function binds, without those of functions and classes inside it."""
     names, elsewhere, todo = set[str](), set[str](), list(body)
