@@ -35,6 +35,10 @@ class DataError(LLMAsJudgeError):
     """Input data cannot be used; the message names file, line and reason."""
 
 
+class Untested(DataError):
+    """A record that its benchmark publishes without tests or answer; others of its file can be used."""
+
+
 class WorkflowError(LLMAsJudgeError):
     """The policy's workflow failed: invalid, crashed, over time or over budget."""
 

@@ -152,7 +152,10 @@ def _explained(error: Exception, arguments: Sequence[str]) -> str | None:
             f"error: not enough memory{f' ({size[0]})' if size else ''}; lower rollout_batch_size, micro_batch_tokens, "
             "num_return_sequences_in_group, prompt_max_length or response_max_length, or use a smaller model"
         )
-    if (problem := file_problem(error, next(iter(arguments), ""))) and not isinstance(error, FileNotFoundError):
+    missing = isinstance(error, FileNotFoundError)  # a bug, unless a folder cannot be made, as in /proc
+    if missing and traceback.extract_tb(error.__traceback__)[-1].name != "mkdir":
+        return None
+    if problem := file_problem(error, next(iter(arguments), "")):
         return f"error: {problem}"
     return None
 

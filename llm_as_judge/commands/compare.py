@@ -148,8 +148,8 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Training runs per ablated part, each with its own seed.")
-    ] = 3,
+        int | None, typer.Option(min=1, metavar="N", help="With --ablate: runs per part, each with its own seed (3).")
+    ] = None,
     as_json: cli.AsJson = False,
 ) -> None:
     """Compare the policy with other methods or ablations."""
@@ -165,8 +165,10 @@ def compare(
             }  # fmt: skip
             if wrong := [name for name, value in given.items() if value]:
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
-            result = cli.run(run_ablation(settings, cli.names_in(ablate), seeds, progress=progress))
+            result = cli.run(run_ablation(settings, cli.names_in(ablate), seeds or 3, progress=progress))
         else:
+            if seeds:
+                raise ConfigError(f"--seeds {seeds} counts the runs of --ablate; for another seed: --set seed=N")
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint))
             result = cli.run(

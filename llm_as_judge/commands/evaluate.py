@@ -143,6 +143,7 @@ def evaluate(
 ) -> None:
     """Evaluate the policy or a given workflow."""
     from llm_as_judge.data.problems import TEST_SETS, each_set, sets_named
+    from llm_as_judge.workflow.lint.check import lint
 
     if workflow and (adapter.checkpoint or adapter.untrained or adapter.repairs):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint, --untrained and --repairs")
@@ -151,6 +152,8 @@ def evaluate(
     if samples > 1 and not (settings.executor.temperature if workflow else settings.generation.eval_temperature):
         raise ConfigError(f"--samples {samples} with {fixed}=0 would be {samples} equal samples; raise it, or take one")
     given = read_workflow(workflow) if workflow else None
+    if given and (wrong := [found for found in lint(given.text, prompt=given.prompt).findings if found.code == "W101"]):
+        raise ConfigError(f"--workflow {workflow}: line {wrong[0].line}: {wrong[0].message}; give a workflow in Python")
     if datasets is not None:
         data = sets_named(data or [TEST_SETS], cli.names_in(datasets))
     data = each_set(data or ())

@@ -120,7 +120,8 @@ def _leaf(name: str, origin: str) -> str:
         return bare[0]
     if bare:
         raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
-    full = nearest(name, LEAVES) or nearest(f".{name}", {f".{full.partition('.')[2]}": full for full in LEAVES})
+    leaves = {full.partition(".")[2]: full for full in LEAVES}
+    full = nearest(name, LEAVES) or leaves.get(nearest(name, leaves) or "")
     hint = f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}"
     raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 

@@ -13,7 +13,7 @@ from llm_as_judge.errors import ConfigError
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """The choice most similar to ``name``, if any is similar."""
-    return next(iter(difflib.get_close_matches(name, list(choices), n=1)), None)
+    return next(iter(difflib.get_close_matches(name, list(choices), n=1, cutoff=0.7)), None)
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

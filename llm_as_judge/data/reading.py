@@ -11,6 +11,7 @@ import glob
 import gzip
 import io
 import json
+import logging
 import os
 import re
 import zlib
@@ -22,8 +23,9 @@ import msgspec
 
 from llm_as_judge.data.benchmarks import choices, squad2
 from llm_as_judge.data.record import Record
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import DataError, Untested
 
+logger = logging.getLogger(__name__)
 ENDINGS = ".json, .jsonl or .csv, one of them and .gz, .parquet or .arrow"
 #: Maximum bytes of one record. A record of the benchmarks has at most some 10 kB, an article of SQuAD 500 kB.
 LONGEST = 16 << 20
@@ -84,17 +86,25 @@ def files_in(path: Path) -> list[Path]:
 
 
 def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[tuple[str, T]]:
-    """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``."""
+    """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``, and a
+    warning counts those that their benchmark publishes without tests.
+    """
+    untested: list[str] = []
     for place, record in read(path):
         try:
             if isinstance(record, DataError):
                 raise record
             item = parse(record)
+        except Untested as error:
+            untested.append(f"{place}: {error}")
+            continue
         except DataError as error:
             faults.add(place, error)
             continue
         if item is not None:
             yield place, item
+    if untested:
+        logger.warning("%d records that nothing can decide are left out, the first %s", len(untested), untested[0])
 
 
 def read(path: Path) -> Iterator[tuple[str, Raw]]:

@@ -133,12 +133,15 @@ class DomainSampler:
         self, problems: Mapping[Domain, Sequence[Problem]], ratios: Mapping[Domain, float], seed: int = 0
     ) -> None:
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
-        for domain, ratio in wanted.items():
-            if not problems.get(domain):
-                raise DataError(
-                    f"domain_ratios gives {domain} {ratio}, but there are no {domain} problems; add some, or set its "
-                    "ratio to 0: --set 'domain_ratios={math: 0.5, qa: 0.5, code: 0}'"
-                )
+        if missing := [domain for domain in wanted if not problems.get(domain)]:
+            there = {domain: ratios.get(domain, 0) or 1 for domain, own in problems.items() if own}
+            shares = ", ".join(
+                f"{domain}: {share:g}" for domain, share in {**there, **dict.fromkeys(missing, 0)}.items()
+            )
+            raise DataError(
+                f"domain_ratios gives {missing[0]} {wanted[missing[0]]:g}, but there are no {missing[0]} problems; add "
+                f"some, or share out what there is: --set 'domain_ratios={{{shares}}}'"
+            )
         self._quota = Quota(wanted)
         self._problems = {domain: tuple(problems[domain]) for domain in wanted}
         self._epochs = {domain: _Epochs([p.question.id for p in own]) for domain, own in self._problems.items()}

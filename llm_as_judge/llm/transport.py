@@ -184,7 +184,10 @@ def _root(base_url: str) -> str:
     address = urlsplit(base_url)
     if not address.hostname or "@" in address.netloc or address.query or address.fragment:
         wrong = _without_login(base_url)
-        raise ConfigError(f"base_url must look like http://host:port/v1, the key goes into api_key; got {wrong!r}")
+        cure = "" if base_url else ": set that of the executor or judge, or OPENAI_BASE_URL"
+        raise ConfigError(
+            f"base_url must look like http://host:port/v1, the key goes into api_key; got {wrong!r}{cure}"
+        )
     return base_url.rstrip("/") + ("" if address.path.strip("/") else "/v1")
 
 

@@ -46,7 +46,7 @@ FILES = {
     "pairs.jsonl": '{"gold": "1"}\n',
     "labelled.jsonl": '{"gold": "1", "candidate": "1", "equivalent": true, "domain": "math"}\n',
     "no-workflows.jsonl": '{"domain": "math", "workflow": "x = 1"}\n',
-    "words.txt": "words\n",
+    "words.txt": "some words\n",
     "blank.txt": " \n",
     "huge.txt": "x" * 1_500_000,
     "w.py": SINGLE_CALL,
@@ -69,7 +69,7 @@ WRONG_FILES = [
     (["train_dataset=nowhere.jsonl"], "nowhere.jsonl"), (["train_dataset=folder"], "folder"),
     (["train_dataset=empty.jsonl"], "empty.jsonl"), (["train_dataset=broken.jsonl"], "broken.jsonl:1"),
     (["train_dataset=bytes.bin"], "bytes.bin"), (["train_dataset=code.jsonl"], "code.jsonl:1"),
-    (["train_dataset=good.jsonl"], "domain_ratios"), (["train_dataset=good.jsonl", MATHS], "test_dataset"),
+    (["train_dataset=good.jsonl"], "domain_ratios={math: 0.4, code: 0, qa: 0}"), (["train_dataset=good.jsonl", MATHS], "test_dataset"),
     (["train_dataset=good.jsonl", "test_dataset=nowhere", MATHS], "nowhere"),
     (["train_dataset=good.jsonl", "test_dataset=qa.jsonl", MATHS, "eval_every=1"], "val_dataset"),
     (["train_dataset=good.jsonl", "test_dataset=good.jsonl", MATHS], "same file"),
@@ -113,6 +113,11 @@ embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrai
 """
 #: Further ones, with a part of the message.
 NAMED_COMMANDS = """
+compare --seeds 2: --seeds 2 counts the runs of --ablate
+evaluate --workflow words.txt: words.txt: line 1: invalid syntax
+train --set output_dir=/proc/x: /proc/x: no such file or directory; make room there, make it writable or name another path
+train --set num_generations=3: unknown setting 'num_generations'; the sections are
+train --set memory=3: did you mean sandbox.memory_mb?
 serve --untrained --host a..b: cannot serve at a..b:8010: not the name of a host; choose another address with --host
 train --resume --fresh: --resume and --fresh exclude each other
 evaluate --untrained --samples 3 --set eval_temperature=0: --samples 3 with generation.eval_temperature=0

@@ -270,8 +270,8 @@ def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> No
         ("mmlu_pro", PRO, {"answer": "A"}, "must name one of 10 options, at most 10: 'A', 8"),
         ("mmlu_pro", PRO, {"answer_index": 10}, "10 options"), ("mmlu_pro", PRO, {"options": "4"}, "'options'"),
         ("gpqa_diamond", GPQA, {"Incorrect Answer 2": None}, "'Incorrect Answer 2'"),
-        ("apps", apps([], []), {"input_output": ""}, "'input_output' must be JSON of a dict"),
-        ("apps", apps([], []), {"input_output": "{}"}, "'inputs' must be"),
+        ("apps", apps([], []), {"input_output": "["}, "'input_output' must be JSON of a dict"),
+        ("apps", apps([], []), {"input_output": '{"outputs": []}'}, "'inputs' must be"),
         ("apps", apps([], []), {}, "0 inputs and 0 outputs"), ("apps", apps(["1"], []), {}, "1 inputs and 0 outputs"),
         ("apps", apps(["1"], [2]), {}, "'input' and 'output' as text"),
         ("apps", apps([[1]], [2], "a b"), {}, "name of a function, got 'a b'"),
@@ -282,3 +282,15 @@ def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> No
     ):  # fmt: skip
         with pytest.raises(DataError, match=reason):
             DATASETS[name].parse({**record, **change})
+
+
+def test_records_that_the_benchmark_publishes_without_tests_are_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = [
+        apps(["1"], ["2"], question="One?"),
+        *(apps([], [], question="Two?") | {"input_output": x} for x in ("", "{}")),
+    ]
+    (tmp_path / "apps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    assert [problem.question.text[:4] for problem in read_problems(tmp_path / "apps.jsonl")] == ["One?"]
+    assert "2 records that nothing can decide are left out, the first" in caplog.text and "apps.jsonl:2" in caplog.text

@@ -25,7 +25,7 @@ from llm_as_judge.answers.code import PROGRAM
 from llm_as_judge.data.code_tests import check_tests
 from llm_as_judge.data.dataset import Dataset, has_fields, source_of
 from llm_as_judge.data.record import Record, given_id, json_of, short, text_of
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import DataError, Untested
 from llm_as_judge.types import Problem, Question, Reference
 
 _MODULES = (
@@ -55,7 +55,10 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def parse_apps(record: Record) -> Problem:
-    text, tests = text_of(record, "question"), json_of(record, "input_output", dict)
+    text, given = text_of(record, "question"), record.get("input_output")
+    tests = json_of(record, "input_output", dict) if given not in (None, "") else {}
+    if not tests:
+        raise Untested(f"field 'input_output' is {short(given)}")
     function, inputs, outputs = tests.get("fn_name"), json_of(tests, "inputs", list), json_of(tests, "outputs", list)
     if function:
         values = [x if isinstance(x, list) else [x] for x in inputs]
