@@ -69,7 +69,8 @@ WRONG_FILES = [
     (["train_dataset=nowhere.jsonl"], "nowhere.jsonl"), (["train_dataset=folder"], "folder"),
     (["train_dataset=empty.jsonl"], "empty.jsonl"), (["train_dataset=broken.jsonl"], "broken.jsonl:1"),
     (["train_dataset=bytes.bin"], "bytes.bin"), (["train_dataset=code.jsonl"], "code.jsonl:1"),
-    (["train_dataset=good.jsonl"], "domain_ratios={math: 0.4, code: 0, qa: 0}"), (["train_dataset=good.jsonl", MATHS], "test_dataset"),
+    (["train_dataset=good.jsonl"], "domain_ratios={math: 0.4, code: 0, qa: 0}"),
+    (["train_dataset=good.jsonl", MATHS], "test_dataset"),
     (["train_dataset=good.jsonl", "test_dataset=nowhere", MATHS], "nowhere"),
     (["train_dataset=good.jsonl", "test_dataset=qa.jsonl", MATHS, "eval_every=1"], "val_dataset"),
     (["train_dataset=good.jsonl", "test_dataset=good.jsonl", MATHS], "same file"),
@@ -115,7 +116,7 @@ embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrai
 NAMED_COMMANDS = """
 compare --seeds 2: --seeds 2 counts the runs of --ablate
 evaluate --workflow words.txt: words.txt: line 1: invalid syntax
-train --set output_dir=/proc/x: /proc/x: no such file or directory; make room there, make it writable or name another path
+train --set output_dir=/proc/x: /proc/x: no such file or directory; make room there, make it writable or
 train --set num_generations=3: unknown setting 'num_generations'; the sections are
 train --set memory=3: did you mean sandbox.memory_mb?
 serve --untrained --host a..b: cannot serve at a..b:8010: not the name of a host; choose another address with --host

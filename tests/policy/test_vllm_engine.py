@@ -160,7 +160,7 @@ def test_unusable_servers_and_replies_are_errors_with_their_reason(server: FakeS
     with pytest.raises(ConfigError, match="serves other, not base"):
         vllm.check()
     server.failures = [(404, "No adapter found for /elsewhere")]  # vLLM's words for a path that it cannot read
-    with pytest.raises(ConfigError, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING.*can read .* by a shared file system"):
+    with pytest.raises(ConfigError, match=r"VLLM_ALLOW_RUNTIME_LORA_UPDATING.*can read .* by a shared file system"):
         vllm.sync(tiny_policy(), 0)
     server.failures = [(400, "The lora adapter 'policy-v3' has already been loaded.")]
     vllm.sync(tiny_policy(), 3)
