@@ -113,7 +113,7 @@ $(VERIFIERS_VENV)/.installed: $(STAMP)
 	@$(BIN)/python -m venv --clear --without-pip $(VERIFIERS_VENV)
 	@$(VERIFIERS_VENV)/bin/python -c 'import sys, sysconfig; open(sysconfig.get_path("purelib") + "/shared.pth", "w").write("import site; site.addsitedir(%r)" % sys.argv[1])' \
 		$(abspath .venv)/lib/python*/site-packages
-	@$(BIN)/python -m pip --python $(VERIFIERS_VENV)/bin/python install -qq --disable-pip-version-check verifiers==0.4.0
+	@$(BIN)/python -m pip --python $(VERIFIERS_VENV)/bin/python install -qq --disable-pip-version-check verifiers==0.4.0 hatchling
 	@touch $@
 
 check: setup  ## lint, formatting, types

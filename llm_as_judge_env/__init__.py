@@ -1,5 +1,14 @@
-"""Loaded by verifiers and prime-rl as ``llm-as-judge-env``; see ``llm_as_judge.integrations.verifiers``."""
+"""verifiers (0.4) with this project's environment, so that prime-rl and verifiers' own commands can use it.
 
-from llm_as_judge.integrations.verifiers import WorkflowEnv, WorkflowHarness, WorkflowTaskset
+    vf-eval llm-as-judge-env --env.taskset.task.config config/training.yaml -m MODEL --client.base-url URL --no-push
+
+verifiers finds these classes by the name of this package. The policy is asked once, with Layer 1, and its whole reply
+is the workflow; with ``workflow.repairs`` it is told why a workflow failed, in another turn. Each worker of an
+environment server opens its own sandbox and clients. A rollout that could not be scored raises: verifiers records the
+error without a reward, and prime-rl leaves it out of its group and of training.
+"""
+
+from llm_as_judge_env.harness import WorkflowEnv, WorkflowHarness
+from llm_as_judge_env.taskset import WorkflowTaskset
 
 __all__ = ["WorkflowEnv", "WorkflowHarness", "WorkflowTaskset"]

@@ -56,7 +56,8 @@ def test_generated_parts_layers_and_version_are_up_to_date(generate: ModuleType)
     assert blocks == set(generate.BLOCKS)
     rows = re.findall(r"^\| (\d+) \| (.*?) \|", read("CONTRIBUTING.md"), re.MULTILINE)
     assert {name: int(layer) for layer, names in rows for name in re.findall(r"`([\w.]+)`", names)} == LAYERS
-    (version,) = re.findall(r'^version = "(.*)"$', read("pyproject.toml"), re.MULTILINE)
+    stated = [read(f"{folder}pyproject.toml") for folder in ("", "llm_as_judge_env/")]
+    (version,) = {found for text in stated for found in re.findall(r'^version = "(.*)"$', text, re.MULTILINE)}
     assert re.findall(r"^## (\S+)$", read("CHANGELOG.md"), re.MULTILINE)[0] == version
 
 

@@ -153,7 +153,8 @@ def test_both_packages_have_their_parts_and_nothing_that_git_ignores(tmp_path: P
     with zipfile.ZipFile(wheel) as unpacked:
         unpacked.extractall(site)
     installed = {file.relative_to(site).as_posix() for file in site.rglob("*") if file.is_file()}
-    own = {"llm_as_judge/py.typed", "llm_as_judge_env/py.typed", "llm_as_judge/embedded/weights/policy/tokenizer.json"}
+    own = {"llm_as_judge/py.typed", "llm_as_judge/embedded/weights/policy/tokenizer.json"}
+    own |= {f"llm_as_judge_env/{name}" for name in ("py.typed", "__init__.py", "taskset.py", "harness.py")}
     assert own <= packed_names & installed and "config/llm.yaml.example" in packed_names
     assert "examples/own_verdict/judge.py" in packed_names
     assert "llm_as_judge/config/defaults/own_verdict/problems.jsonl" in installed

@@ -1,4 +1,4 @@
-"""Our environment under verifiers' own environment server, its client and its evaluation command.
+"""Our environment under verifiers' own environment server, its client and its commands.
 
 The policy is an endpoint that replies with given workflows; executor, sandbox and rules are real.
 """
@@ -6,6 +6,10 @@ The policy is an endpoint that replies with given workflows; executor, sandbox a
 import asyncio
 import json
 import os
+import re
+import subprocess
+import sys
+import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,20 +19,22 @@ from typing import Any
 import pytest
 from helpers.finished import EMBEDDED
 from helpers.knowing import Knowing, Loads, knowing
-from helpers.processes import processes
+from helpers.processes import ROOT, processes
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of
+from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Reward, Rollout, Verdict
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 verifiers = pytest.importorskip("verifiers", reason="verifiers is not installed; make test-verifiers installs it")
 
 import verifiers.v1 as vf  # noqa: E402
 from verifiers.v1.cli.eval.main import main as evaluate  # noqa: E402
+from verifiers.v1.cli.gepa import main as optimise  # noqa: E402
 from verifiers.v1.serve import EnvClient, EnvServer  # noqa: E402
 
-from llm_as_judge.integrations.verifiers import WorkflowData, WorkflowTask  # noqa: E402
+from llm_as_judge_env.taskset import WorkflowData, WorkflowTask, facts  # noqa: E402
 
 TEXTS = [workflow(SHAPES["program"], "math"), workflow(SHAPES["direct"], "math"), "import os"]
 Run = Callable[[vf.Task], Any]
@@ -87,7 +93,7 @@ async def test_scores_are_the_cores(policy: Writing, executor: Knowing, config: 
         shown = [{"role": message.role, "content": message.content} for message in trace.messages[:-1]]
         assert shown == rows[1]["prompt"] and trace.ok and trace.num_turns == 1
         expected = await own.score(rows[1], trace.last_reply)
-        assert trace.reward == expected.reward.total and trace.info == {"outcome": expected.execution.outcome}
+        assert trace.reward == expected.reward.total and trace.info == facts(expected)
         assert trace.metrics == {
             **expected.reward.terms,
             "accuracy": float(expected.verdict.correct is True),
@@ -97,6 +103,27 @@ async def test_scores_are_the_cores(policy: Writing, executor: Knowing, config: 
     assert policy.prompts == [rows[1]["prompt"][-1]["content"]] * 3
     assert sorted(trace.metrics["accuracy"] for trace in traces) == [0, 0, 1]
     assert len({trace.reward for trace in traces}) == 3
+    right, wrong, invalid = (trace.info for trace in sorted(traces, key=lambda trace: -trace.reward))
+    assert (right["operators"], wrong["operators"]) == (["Programmer"], ["Custom"])
+    assert right["answer"] == problem_of(rows[1]).reference.first and right["reason"] == "equivalent to a reference"
+    assert wrong["findings"] == [] and invalid["findings"][0]["fatal"] and invalid["error"]
+
+
+def test_info_has_nothing_of_the_reference_or_of_hidden_tests() -> None:
+    answer, tests = "Ada King-Noel 1,815", "assert f(2) == 4711, 'f(2) is 4711'"
+
+    def told(reference: Reference, *verdict: Any) -> str:
+        problem, ran = Problem(Question("p", "Who?", "qa"), reference), Execution("finished", "Bob", error="late")
+        completion = Completion("x", (), (), (), "stop")
+        found = facts(Rollout(problem, completion, "x", ran, Verdict(False, *verdict), Reward(0.0)))
+        assert found["answer"] == "Bob" and found["error"] == "late" and "4711" not in str(found)
+        assert not re.search("Noel|1.?815", str(found), re.IGNORECASE)
+        return str(found["reason"])
+
+    assert told(Reference(tests=tests), "tests", "tests failed: raised: f(2) is 4711") == "tests failed"
+    for quoted in (answer, answer.upper(), "Ada King Noel, 1815"):
+        said = told(Reference((answer,)), "llm", f"Bob is not {quoted}.")
+        assert said == "Bob is not [reference]."
 
 
 async def test_failures_are_repaired(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
@@ -166,6 +193,36 @@ def test_the_evaluation_command(
     named = sorted(episode["task"]["data"]["name"] for episode in episodes)
     assert named == sorted(row["id"] for row in rows for _ in range(2))
     assert all(episode["traces"][0]["metrics"]["accuracy"] == 1 for episode in episodes)
+
+
+def test_the_prompt_is_optimised(
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
+) -> None:
+    executor.tell(*map(problem_of, training_rows(config(), 2)))
+    policy.texts = [TEXTS[1], TEXTS[1], "```\nWrite it well.\n```", TEXTS[0], TEXTS[0]]
+    command = [
+        "llm-as-judge-env", "--env.taskset.task.config", EMBEDDED,
+        "--env.taskset.task.overrides", json.dumps(overrides), "--env.taskset.count", "2",
+        "--num-train", "1", "--num-val", "1", "--max-total-rollouts", "4", "--reflection-minibatch-size", "1",
+        "-m", "policy", "--client.base-url", policy.url, "--reflection-columns", json.dumps(["operators", "reason"]),
+        "--run.name", "prompt",
+    ]  # fmt: skip
+    optimise([*command, "--dry-run"])
+    resolved = json.loads((tmp_path / "outputs/prompt/configs/resolved/gepa.json").read_text())["env"]
+    assert resolved["agent"]["runtime"]["type"] == "subprocess", "the configuration of WorkflowEnv"
+    assert not policy.prompts, "a dry run asks nobody"
+    optimise(command)
+    assert (tmp_path / "outputs/prompt/best_system_prompt.txt").read_text() == "Write it well."
+    assert "no answer but ignorance" in policy.prompts[2], "the model that rewrites sees the info of a trace"
+
+
+def test_the_folder_is_a_package_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling", reason="hatchling is not installed; make test-verifiers installs it")
+    folder = ROOT / "llm_as_judge_env"
+    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path], cwd=folder, check=True)
+    with zipfile.ZipFile(*tmp_path.glob("llm_as_judge_env-*.whl")) as wheel:
+        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert packed == {f"llm_as_judge_env/{file.name}" for file in [*folder.glob("*.py"), folder / "py.typed"]}
 
 
 def test_a_missing_reply_is_not_scored() -> None:
