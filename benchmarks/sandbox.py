@@ -175,6 +175,7 @@ async def measure_workflows(box: Any, zygote: int) -> dict[str, float]:
     """CPU of a workflow with three calls of 20 ms, ``LIVE`` at once; private memory of one that waits."""
     from llm_as_judge.config.schema import WorkflowConfig
     from llm_as_judge.sandbox.host import OperatorParameters
+    from llm_as_judge.types import Question
 
     async def call(name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
         await asyncio.sleep(0.02)
@@ -190,19 +191,8 @@ async def measure_workflows(box: Any, zygote: int) -> dict[str, float]:
 
     async def all_of(operator: Any) -> list[Any]:
         names = {"Custom": OperatorParameters(("input",))}
-        return await asyncio.gather(
-            *(
-                box.run_workflow(
-                    WORKFLOW,
-                    problem="p" * 800,
-                    entry_point=None,
-                    call_operator=operator,
-                    config=WorkflowConfig(),
-                    operators=names,
-                )
-                for _ in range(LIVE)
-            )
-        )
+        asked, config = Question("q", "p" * 800, "qa"), WorkflowConfig()
+        return await asyncio.gather(*(box.run_workflow(WORKFLOW, asked, config, operator, names) for _ in range(LIVE)))
 
     before, begin = time.process_time() + cpu_of(zygote), time.perf_counter()
     results = await all_of(call)

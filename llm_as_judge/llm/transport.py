@@ -13,7 +13,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -63,8 +62,8 @@ _CURES: dict[Cause, str] = {
 }
 
 
-class Transport(AbstractAsyncContextManager["Transport"]):
-    """Connections of one event loop to one server; open with ``async with``, or close with ``aclose``.
+class Transport:
+    """Connections of one event loop to one server, until ``aclose``.
 
     A server that has ``answered`` before and refuses connections now is taken to be restarting: waiting for it, at most
     ``restart_s`` seconds, costs no retry. ``longest`` limits a reply in bytes.
@@ -81,9 +80,6 @@ class Transport(AbstractAsyncContextManager["Transport"]):
         self.places = Places(config.concurrency)
         self._restart_s, self._longest = restart_s, longest
         self._session: aiohttp.ClientSession | None = None
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         """Close the connections; a later request opens new ones."""

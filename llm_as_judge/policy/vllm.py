@@ -145,8 +145,7 @@ class VLLMEngine:
         async def run() -> T:
             transport = Transport(self.config, restart_s=self.config.restart_s, answered=self._answered)
             try:
-                async with transport:
-                    return await ask(transport)
+                return await ask(transport)
             except ProviderError as error:
                 if error.cause in ("key", "model"):
                     raise ConfigError(
@@ -157,6 +156,7 @@ class VLLMEngine:
                 raise
             finally:
                 self._answered = transport.answered
+                await transport.aclose()
 
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, run()).result()

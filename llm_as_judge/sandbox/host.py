@@ -21,7 +21,7 @@ from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR, CodeResult, CodeVerdict, Confinement, OperatorParameters
 from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
-from llm_as_judge.types import Execution, Outcome
+from llm_as_judge.types import Execution, Outcome, Question
 
 __all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox"]
 
@@ -90,11 +90,16 @@ class Sandbox:
         return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
 
     async def run_workflow(
-        self, source: str, *, problem: str, entry_point: str | None, call_operator: CallOperator,
-        config: WorkflowConfig, operators: Mapping[str, OperatorParameters], dataset: str = "", prompt: str = "",
+        self,
+        source: str,
+        question: Question,
+        config: WorkflowConfig,
+        call_operator: CallOperator,
+        operators: Mapping[str, OperatorParameters],
+        prompt: str = "",
         modules: Mapping[str, aflow.Role] = {},
-    ) -> Execution:  # fmt: skip
-        """Run a workflow, awaiting ``call_operator(name, init_arguments, arguments)`` for each operator call.
+    ) -> Execution:
+        """Run a workflow on ``question``, awaiting ``call_operator(name, init_arguments, arguments)`` for each call.
 
         A ``WorkflowError`` of ``call_operator`` is raised inside the workflow, ``BudgetExceeded`` ends the run, and any
         ``InfrastructureError`` makes the outcome ``fault`` whatever the workflow does. ``prompt`` is the text of the
@@ -106,9 +111,9 @@ class Sandbox:
             "source": source,
             "prompt": prompt,
             "modules": modules,
-            "problem": problem,
-            "entry_point": entry_point,
-            "dataset": dataset,
+            "problem": question.statement,
+            "entry_point": question.entry_point,
+            "dataset": question.dataset,
             "operators": {name: parameters._asdict() for name, parameters in operators.items()},
         }
         service = OperatorService(call_operator, config)

@@ -130,15 +130,7 @@ class WorkflowRunner:
         facts = self._read(source, question.entry_point, self._prompt)
         calls = _Calls(self, question, seed)
         result = await self.sandbox.run_workflow(
-            source,
-            problem=question.statement,
-            entry_point=question.entry_point,
-            call_operator=calls.call,
-            operators=self._parameters,
-            dataset=question.dataset,
-            prompt=self._prompt,
-            modules=facts.modules,
-            config=self.config,
+            source, question, self.config, calls.call, self._parameters, self._prompt, facts.modules
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)

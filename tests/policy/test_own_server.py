@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -104,7 +105,7 @@ async def test_it_ends_with_all_its_processes_past_proxies(tmp_path: Path, monke
     noted, address = json.loads((tmp_path / "noted").read_text()), server.config
     assert "up" in server.log.read_text() and "PYTHONPATH" not in noted["environment"]
 
-    async with Transport(address) as transport:
+    async with aclosing(Transport(address)) as transport:
         assert await transport.ask("/models", None, str) == "fine"
     del server
     assert all(gone(pid) for pid in noted["pids"])

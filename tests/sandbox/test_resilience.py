@@ -264,6 +264,7 @@ import asyncio, json, os, sys
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
+from llm_as_judge.types import Question
 
 kept, release = [], asyncio.Event()
 
@@ -283,8 +284,7 @@ async def main():
         before = megabytes()
         runs = [
             asyncio.create_task(sandbox.run_workflow(
-                sys.argv[1], problem="", entry_point=None, call_operator=call, config=workflow,
-                operators={"Custom": OperatorParameters(("input",))}))
+                sys.argv[1], Question("q", "", "qa"), workflow, call, {"Custom": OperatorParameters(("input",))}))
             for _ in range(64)
         ]
         while len(kept) < 64 * 24 and not any(run.done() for run in runs):

@@ -13,7 +13,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import WorkflowError
 from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox
-from llm_as_judge.types import Execution
+from llm_as_judge.types import Execution, Question
 
 LIMITS = {"cpu_seconds": 1, "wall_seconds": 4}
 WORKFLOW = WorkflowConfig(max_calls=64)
@@ -99,9 +99,7 @@ ABUSES: dict[str, tuple[str, str, int]] = {
 
 
 async def attempt(sandbox: Sandbox, source: str, host: Host) -> Execution:
-    return await sandbox.run_workflow(
-        source, problem="P", entry_point=None, call_operator=host.call, config=WORKFLOW, operators=OPERATORS
-    )
+    return await sandbox.run_workflow(source, Question("q", "P", "qa"), WORKFLOW, host.call, OPERATORS)
 
 
 def test_abuse_stays_in_bounds_and_does_not_disturb_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:

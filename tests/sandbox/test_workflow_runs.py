@@ -12,7 +12,7 @@ from llm_as_judge.errors import ProviderError, WorkflowError
 from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
-from llm_as_judge.types import Execution
+from llm_as_judge.types import Execution, Question
 
 OPERATORS = {
     "Custom": OperatorParameters(("input", "instruction")),
@@ -40,10 +40,8 @@ def run(box: SharedBox) -> Run:
 
     def run(source: str, call: Call = echo, *, entry_point: str | None = None, **settings: Any) -> Execution:
         def work(sandbox: Sandbox) -> Awaitable[Execution]:
-            config = WorkflowConfig()
-            return sandbox.run_workflow(
-                source, problem="P", entry_point=entry_point, call_operator=call, config=config, operators=OPERATORS
-            )
+            question = Question("q", "P", "qa", entry_point=entry_point)
+            return sandbox.run_workflow(source, question, WorkflowConfig(), call, OPERATORS)
 
         return in_sandbox(work, **settings) if settings else box.wait(work(box.sandbox))
 
@@ -195,10 +193,7 @@ def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:
 
         source = workflow("return (await self.custom(input='', instruction=''))['response']")
         runs = [
-            sandbox.run_workflow(
-                source, problem="", entry_point=None, call_operator=call, config=WorkflowConfig(), operators=OPERATORS
-            )
-            for _ in range(6)
+            sandbox.run_workflow(source, Question("q", "", "qa"), WorkflowConfig(), call, OPERATORS) for _ in range(6)
         ]
         return list(await asyncio.gather(*runs))
 
