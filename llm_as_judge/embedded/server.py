@@ -1,8 +1,8 @@
-"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``. Runs start their own by
+"""OpenAI-compatible endpoint of the nano executors: ``llm-as-judge embedded serve``. Runs start their own by
 ``embedded.supervise``.
 
-Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. One engine thread decodes all requests together;
-requests join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
+Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. A thread for each model decodes all requests to it
+together; they join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
 log-probabilities) are refused, not ignored.
 """
 
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
 
 from aiohttp import web
@@ -25,6 +26,8 @@ from llm_as_judge.llm.protocol import Body, Message, RequestError, body_of, chec
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
+#: A smaller, less able executor with the same tokenizer is loaded at its first request.
+MODELS = {MODEL_NAME: EXECUTOR, "nano-small": WEIGHTS / "small"}
 DEFAULT_MAX_TOKENS = 200
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
@@ -85,15 +88,15 @@ class Service:
             raise ConfigError(f"no weights in {EXECUTOR}: reinstall the package, or run `make pretrain`")
         self.tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
         self._marks = {role: int(self.tokenizer.token_to_id(f"<|{mark}|>") or 0) for role, mark in _ROLES.items()}
-        self.batcher = Batcher(NanoEngine(EXECUTOR))
+        self.batcher = cache(lambda model: Batcher(NanoEngine(MODELS[model])))
         longest = max(map(len, self.tokenizer.get_vocab()))
-        self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
+        self._most_chars = longest * self.batcher(MODEL_NAME).engine.max_length  # a longer prompt cannot fit
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
         texts = [message.text for message in messages]
         total = sum(map(len, texts))
         if total > self._most_chars:  # refused before they are tokenised
-            most = self.batcher.engine.max_length - 1
+            most = self.batcher(MODEL_NAME).engine.max_length - 1
             raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
         parts = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
@@ -104,15 +107,15 @@ class Service:
         seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
         requests = [Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds]
         try:
-            self.batcher.engine.check(requests[0])
+            self.batcher(MODEL_NAME).engine.check(requests[0])
         except ValueError as error:
             raise RequestError(str(error)) from error
         return requests
 
     async def chat(self, http: web.Request) -> web.Response:
-        body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [MODEL_NAME], _UNSUPPORTED)
-        waiting = self._requests(body, self._prompt(body.messages))
-        requests = await asyncio.gather(*(self.batcher.complete(r) for r in waiting))
+        body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, MODELS, _UNSUPPORTED)
+        waiting, batcher = self._requests(body, self._prompt(body.messages)), self.batcher(body.model)
+        requests = await asyncio.gather(*map(batcher.complete, waiting))
         choices = [
             {
                 "index": i,
@@ -121,12 +124,12 @@ class Service:
             }
             for i, r in enumerate(requests)
         ]
-        return protocol.reply(MODEL_NAME, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
+        return protocol.reply(body.model, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
 
 
 def application() -> web.Application:
     service = Service()
-    return protocol.application(service.chat, [MODEL_NAME], lambda: len(service.batcher.engine.active))
+    return protocol.application(service.chat, MODELS, lambda: len(service.batcher(MODEL_NAME).engine.active))
 
 
 def serve(host: str, port: int, ready: Callable[[], None]) -> None:
