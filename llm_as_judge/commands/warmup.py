@@ -30,6 +30,10 @@ class Look:
     def __str__(self) -> str:
         return f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats per token, {self.written}"
 
+    def rank(self) -> tuple[float, float]:
+        """Greater for more valid workflows, then for a lower loss."""
+        return self.written.valid_rate, -self.loss
+
     def as_json(self) -> dict[str, Any]:
         return {"step": self.step, "loss": self.loss, "valid_rate": self.written.valid_rate, **asdict(self.written)}
 
@@ -44,9 +48,9 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     """Train up to ``warmup.sft_steps`` steps, with a look every ``warmup.look_every``.
 
     Stops when ``warmup.enough_valid`` of the sampled workflows are valid, because a longer warm-up only narrows what
-    GRPO can choose from, or when the held-out loss has not fallen for two looks. The newest checkpoint is the best one,
-    from which ``resume`` continues. If a launcher started several processes, this is rank 0; ``assembly.follow`` is the
-    others.
+    GRPO can choose from, or when for two looks neither the held-out loss has fallen nor their share risen. The newest
+    checkpoint is that of the most valid workflows, or else the lowest loss, from which ``resume`` continues. If a
+    launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
 
     Raises ``ConfigError``, ``DataError``.
     """
@@ -95,15 +99,15 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
             if loop.steps % settings.look_every and loop.steps != settings.sft_steps:
                 continue
             enough = look()
-            least = min(one.loss for one in looks)
-            if enough or looks[-1].loss == least:
+            top, least = max(looks, key=Look.rank), min(looks, key=lambda one: one.loss)
+            if enough or top is looks[-1]:
                 state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
                 best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
-            elif looks[-2].loss != least:
-                progress.say("stopped: the held-out loss no longer falls; the checkpoint before is kept")
+            elif top not in looks[-2:] and least not in looks[-2:]:
+                progress.say(f"stopped: neither the loss nor the valid share improves; step {top.step} is kept")
                 break
     if best is None:
-        raise DataError("the held-out loss never fell; lower warmup.sft_learning_rate")
+        raise DataError("neither the held-out loss nor the valid workflows improved; lower warmup.sft_learning_rate")
     return WarmedUp(best, looks)
 
 
@@ -127,7 +131,7 @@ def warmup(
     if as_json:
         looks = [look.as_json() for look in result.looks]
         cli.print_json({"adapter": str(result.adapter), "looks": looks})
-    first, last = result.looks[0].written, result.looks[-1].written
-    rates = f"{100 * first.valid_rate:.0f} % before, {100 * last.valid_rate:.0f} % after"
-    cli.show(console, f"valid workflows: {rates}{last.reasons}", f"adapter {result.adapter}")
+    first, kept = result.looks[0].written, max(result.looks, key=Look.rank).written
+    rates = f"{100 * first.valid_rate:.0f} % before, {100 * kept.valid_rate:.0f} % after"
+    cli.show(console, f"valid workflows: {rates}{kept.reasons}", f"adapter {result.adapter}")
     cli.show(console, f"train from it with: --set model.adapter={result.adapter}")

@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -39,6 +40,7 @@ class Pairs:
         """Raises ``DataError`` for too few problems and for workflows that cannot be used."""
         self.config, self.author = config, author
         self._operators, self._varied = load_operators(config.workflow.operators), config.warmup.varied
+        self._lint = partial(lint, operators=self._operators, executors=config.executors)
         self._rng = Random(f"warm-up/{config.training.seed}")
         held_out = config.warmup.look_problems
         drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
@@ -48,7 +50,7 @@ class Pairs:
         if not self._training:
             raise DataError(f"{len(questions)} training problems are too few to hold some out for the warm-up")
         file = config.warmup.own_workflows
-        self._own = _read_own(file) if file else []
+        self._own = self._read_own(file) if file else []
         head = CLASS_HEAD if config.workflow.prefill else ""
         if other := next((source for _, source in self._own if not source.startswith(head)), ""):
             raise DataError(
@@ -82,18 +84,19 @@ class Pairs:
         if own := [source for of, source in self._own if of == question.domain]:
             return rng.choice(own)
         recipe, varied = recipes.draw(question.kind, rng, self._operators), self._varied
-        head = self.config.workflow.prefill
-        return recipes.write(recipe, question.kind, rng, varied=varied, one_instruction=not varied, class_first=head)
+        head, executors = self.config.workflow.prefill, [*self.config.executors]
+        options = {"varied": varied, "one_instruction": not varied, "class_first": head, "executors": executors}
+        return recipes.write(recipe, question.kind, rng, **options)
 
     def _repair(self, question: Question, source: str, rng: Random) -> Completion:
         """A second turn: a workflow with a fault is written again without it, one that failed gives way to another."""
         repaired = source
-        if broken := _broken(source, rng) if rng.random() < 0.5 else None:
+        if broken := self._broken(source, rng) if rng.random() < 0.5 else None:
             source, told = broken
         else:
-            facts = lint(source)
+            facts = self._lint(source)
             others = [self._source(question, rng) for _ in range(10)]
-            repaired = next((other for other in others if lint(other).shape != facts.shape), others[0])
+            repaired = next((other for other in others if self._lint(other).shape != facts.shape), others[0])
             told = _failed(question, facts.shape.partition(">")[0], self.config.executor.max_tokens)
         first = self._completion(question, source)
         return self._completion(question, repaired, self.author.policy.told(first, told))
@@ -113,18 +116,31 @@ class Pairs:
         given = tuple(prompt_ids or policy.encode(prompt))
         return Completion(reply, given, (*map(int, ids), int(end)), (), "stop", prefill=prompt.prefill)
 
+    def _broken(self, source: str, rng: Random) -> tuple[str, str] | None:
+        """``source`` with a name in the place of another, so that lint refuses it, and what a policy is told."""
+        body = source.removeprefix(CLASS_HEAD)
+        head, words = source.removesuffix(body), list(re.finditer(r"\b[A-Za-z]\w{2,}", body))
+        for _ in range(_TRIES):
+            place, other = rng.choice(words), rng.choice(words)[0]
+            text = head + body[: place.start()] + other + body[place.end() :]
+            facts = self._lint(text)
+            if facts.shape != "invalid" and any(finding.fatal for finding in facts.findings):
+                return text, message(Execution("invalid", None, findings=facts.findings))
+        return None
 
-def _broken(source: str, rng: Random) -> tuple[str, str] | None:
-    """``source`` with one of its names in the place of another, so that lint refuses it, and what a policy is told."""
-    body = source.removeprefix(CLASS_HEAD)
-    head, words = source.removesuffix(body), list(re.finditer(r"\b[A-Za-z]\w{2,}", body))
-    for _ in range(_TRIES):
-        place, other = rng.choice(words), rng.choice(words)[0]
-        text = head + body[: place.start()] + other + body[place.end() :]
-        facts = lint(text)
-        if facts.shape != "invalid" and any(finding.fatal for finding in facts.findings):
-            return text, message(Execution("invalid", None, findings=facts.findings))
-    return None
+    def _read_own(self, path: Path) -> list[tuple[str, str]]:
+        """Domain and workflow of each line of a JSONL file. Raises ``DataError`` for a line that cannot be used."""
+        found = list[tuple[str, str]]()
+        try:
+            for number, line in enumerate(read_source(path, LONGEST_TABLE).splitlines(), 1):
+                record = msgspec.json.decode(line, type=_Own)
+                if fatal := next((finding for finding in self._lint(record.workflow).findings if finding.fatal), None):
+                    raise DataError(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
+                found.append((record.domain, record.workflow))
+        except (msgspec.DecodeError, RecursionError) as error:
+            reason = "cannot be read as JSONL with domain and workflow on each line"
+            raise DataError(f"warmup.own_workflows={path}: {reason}: {error}") from error
+        return found
 
 
 def _failed(question: Question, operator: str, limit: int) -> str:
@@ -133,18 +149,3 @@ def _failed(question: Question, operator: str, limit: int) -> str:
         return message(Execution("finished", ""), [f"the answer fails a public test: {question.public_tests[0]}"])
     error = f"the model's reply was cut off after {limit} tokens"
     return message(Execution("finished", "", (OperatorCall(operator, {}, {"parse_ok": False}, error=error),)))
-
-
-def _read_own(path: Path) -> list[tuple[str, str]]:
-    """Domain and workflow of each line of a JSONL file. Raises ``DataError`` for a line that cannot be used."""
-    found = list[tuple[str, str]]()
-    try:
-        for number, line in enumerate(read_source(path, LONGEST_TABLE).splitlines(), 1):
-            record = msgspec.json.decode(line, type=_Own)
-            if fatal := next((finding for finding in lint(record.workflow).findings if finding.fatal), None):
-                raise DataError(f"{path}:{number}: {fatal.code} line {fatal.line}: {fatal.message}")
-            found.append((record.domain, record.workflow))
-    except (msgspec.DecodeError, RecursionError) as error:
-        reason = "cannot be read as JSONL with domain and workflow on each line"
-        raise DataError(f"warmup.own_workflows={path}: {reason}: {error}") from error
-    return found

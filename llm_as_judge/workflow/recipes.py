@@ -9,7 +9,7 @@ idioms may vary with the generator, the order of calls does not.
 
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -75,11 +75,12 @@ def draw(domain: Kind, rng: Random, operators: Collection[str]) -> Recipe:
 
 def write(
     recipe: Recipe, domain: Kind, rng: Random, *, varied: float = 1.0, one_instruction: bool = False,
-    class_first: bool = False,
+    class_first: bool = False, executors: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """``recipe`` as a workflow for ``domain``, with probability ``varied`` with random names and idioms, not the first.
 
-    ``one_instruction``: the first, not a random one; ``class_first``: imports are inside the class.
+    ``one_instruction``: the first, not a random one; ``class_first``: imports are inside the class. If ``executors``
+    can be named, every operator asks a random one of them or the default.
     """
     vary = rng.random() < varied
     attribute = {}
@@ -118,5 +119,7 @@ def write(
     imported = any("asyncio" in part for part in parts)
     if imported and class_first:
         parts.insert(0, "import asyncio")
-    text = class_text((built(attribute[name], name) for name in recipe.operators), "\n".join(parts), domain == "code")
+    asked = {name: rng.choice(["", *executors]) if executors else "" for name in recipe.operators}
+    setup = (built(attribute[name], name, asked[name]) for name in recipe.operators)
+    text = class_text(setup, "\n".join(parts), domain == "code")
     return f"import asyncio\n\n{text}" if imported and not class_first else text

@@ -21,9 +21,10 @@ def class_text(setup: Iterable[str], body: str, code: bool = False) -> str:
     return CLASS_HEAD + "\n".join([*lines, *(f"        {line}" for line in body.splitlines())])
 
 
-def built(attribute: str, operator: str) -> str:
-    """Return the line of ``__init__`` that builds an operator."""
-    return f"self.{attribute} = operator.{operator}(self.llm)"
+def built(attribute: str, operator: str, executor: str = "") -> str:
+    """Return the line of ``__init__`` that builds an operator, which asks the default executor or a named one."""
+    model = f", model={executor!r}" if executor else ""
+    return f"self.{attribute} = operator.{operator}(self.llm{model})"
 
 
 def called(attribute: str, operator: Any, values: Mapping[str, str]) -> str:

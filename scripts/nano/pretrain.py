@@ -49,6 +49,7 @@ MAX_RECALL_TOKENS = 6e6
 @dataclass(frozen=True, slots=True)
 class Settings:
     out: Path
+    size: str = "nano"  # key of ``SIZES``
     tokens: float = 21e6
     minutes: float = 1e9
     workers: int = 1
@@ -89,13 +90,18 @@ class Tally:
         return report
 
 
-def model_config(vocabulary: int) -> Lfm2Config:
-    """LFM2: alternating gated short convolutions and attention; about 2.6 M parameters."""
+#: Hidden and intermediate size, layers, heads, key-value heads, layers with attention; 2.6 M and 0.5 M parameters.
+SIZES = {"nano": (192, 448, 6, 6, 2, [1, 3, 5]), "small": (96, 224, 4, 3, 1, [1, 3])}
+
+
+def model_config(vocabulary: int, size: str) -> Lfm2Config:
+    """LFM2: alternating gated short convolutions and attention."""
+    hidden, intermediate, layers, heads, kv_heads, attention = SIZES[size]
     return Lfm2Config(
-        vocab_size=vocabulary, hidden_size=192, intermediate_size=448, num_hidden_layers=6, num_attention_heads=6,
-        num_key_value_heads=2, max_position_embeddings=2048, conv_L_cache=4, block_auto_adjust_ff_dim=False,
-        full_attn_idxs=[1, 3, 5], tie_word_embeddings=True, bos_token_id=USER_ID, eos_token_id=END_ID,
-        pad_token_id=PAD_ID,
+        vocab_size=vocabulary, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=kv_heads, max_position_embeddings=2048, conv_L_cache=4,
+        block_auto_adjust_ff_dim=False, full_attn_idxs=attention, tie_word_embeddings=True, bos_token_id=USER_ID,
+        eos_token_id=END_ID, pad_token_id=PAD_ID,
     )  # fmt: skip
 
 
@@ -267,7 +273,7 @@ def _train(ranks: Ranks, settings: Settings) -> None:
     rank = ranks.rank
     tokenizer = Tokenizer.from_file(str(settings.out / "tokenizer.json"))
     torch.manual_seed(settings.seed)
-    model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
+    model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size(), settings.size))
     optimiser = _optimiser(model, settings)
     state: dict[str, Any] = {"tokens": 0, "step": 0, "stage": "recall", "seconds": 0.0, "recall": 0.0}
     checkpoint = settings.out / "checkpoint.pt"
@@ -335,10 +341,10 @@ def _train(ranks: Ranks, settings: Settings) -> None:
         _save(checkpoint, {"model": model.state_dict(), "optimiser": optimiser.state_dict(), "state": state})
 
 
-def export(folder: Path, out: Path) -> None:
+def export(folder: Path, out: Path, size: str) -> None:
     """Write the model of ``folder/checkpoint.pt`` as a Hugging Face folder in float16, with its tokenizer."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size()))
+    model = Lfm2ForCausalLM(model_config(tokenizer.get_vocab_size(), size))
     model.load_state_dict(torch.load(folder / "checkpoint.pt", weights_only=True)["model"])
     model.to(dtype=torch.float16).save_pretrained(out)
     nano_tokenizer.copy(folder, out)
@@ -370,7 +376,7 @@ def main() -> None:
     destination = given.pop("export")
     settings = Settings(**given)
     if destination:
-        export(settings.out, destination)
+        export(settings.out, destination, settings.size)
         return
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     if not (settings.out / "tokenizer.json").exists():

@@ -240,7 +240,7 @@ def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Set
     states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
     hidden = states[tree.rows[tree.edge]]
     losses = F.cross_entropy(model.lm_head(hidden), tree.targets[tree.edge], reduction="none")
-    starts = torch.tensor([0, *tree.lengths]).cumsum(0)
+    starts = torch.tensor([0, *map(len, drawn.workflows + replies)]).cumsum(0)
     split = int(starts[len(drawn.prompts)])
     writing, reading = losses[:split].mean(), losses[split:].sum() / max(1, len(losses) - split)
     decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.plans]

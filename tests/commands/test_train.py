@@ -20,20 +20,23 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.policy import load_author, newest_checkpoint
-from llm_as_judge.assembly.progress import SILENT
+from llm_as_judge.assembly.progress import SILENT, Silent
 from llm_as_judge.assembly.run_folder import open_folder
 from llm_as_judge.assembly.training import open_training
 from llm_as_judge.commands.train import run_training
+from llm_as_judge.commands.warmup import run_warmup
 from llm_as_judge.commands.warmup_pairs import Pairs
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig, Config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
-from llm_as_judge.errors import BudgetSpent, ConfigError
+from llm_as_judge.errors import BudgetSpent, ConfigError, DataError
+from llm_as_judge.evaluation.written import Written
 from llm_as_judge.events import RunEvent, UsageEvent
 from llm_as_judge.files import sha256_of
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.contract import ASKED_HEAD
@@ -110,6 +113,22 @@ def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, cli: Comma
     assert all(bool(p.any()) for p in load_author(config).policy.trainable_parameters())
     report = asyncio.run(GRPOTrainer(config=config).train(num_steps=1))
     assert report is not None and report.step == 1 and report.kl < 0.1, "the reference is the warmed policy"
+
+
+def test_a_warm_up_keeps_its_most_valid_step_and_ends_when_nothing_improves(
+    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses, shares = iter([2.0, 1.0, 1.1, 1.2, 1.3, 0.0]), iter([3, 1, 2, 2, 1, 9])
+    monkeypatch.setattr(WarmUp, "loss", lambda self, replies: next(losses))
+    monkeypatch.setattr("llm_as_judge.evaluation.written.look_at", lambda *_: Written(10, {"once": next(shares)}, {}))
+    chosen = run_settings(tmp_path, address, sft_steps=9, look_every=1, workflows_per_problem=1, look_problems=1)
+    said, progress = list[str](), Silent()
+    monkeypatch.setattr(progress, "say", said.append)
+    with pytest.raises(DataError, match="neither the held-out loss nor the valid workflows improved"):
+        run_warmup(load_config(EMBEDDED, chosen), progress=progress)
+    losses, shares = iter([2.0, 1.0, 1.1, 1.2, 1.3, 0.0]), iter([1, 2, 4, 3, 4, 9])
+    found = run_warmup(load_config(EMBEDDED, chosen), progress=progress)
+    assert found.adapter.name == "step_2" and found.looks[-1].step == 4 and "step 2 is kept" in said[-1]
 
 
 def test_with_a_prefill_a_warm_up_pair_says_what_is_asked_before_it_builds_operators() -> None:

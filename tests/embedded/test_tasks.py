@@ -5,11 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 
+import nano_tokenizer
 import numpy as np
+import pretrain
 import pytest
+import torch
+import warm_start
 from hypothesis import given
 from hypothesis import strategies as st
 from problems import FILES, made
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from world import coding, lexicon, maths, reading
 from world.generate import KINDS, Split, problems, split_of
@@ -17,8 +22,10 @@ from world.generate import KINDS, Split, problems, split_of
 from llm_as_judge.assembly.problems import embedded_problems
 from llm_as_judge.assembly.services import open_judge
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.embedded.server import EXECUTOR
+from llm_as_judge.embedded.engine import NanoEngine
+from llm_as_judge.embedded.server import EXECUTOR, WEIGHTS
 from llm_as_judge.judging.calibration import PLAIN, Pair, calibrate
+from llm_as_judge.rl.ranks import ALONE
 from llm_as_judge.types import DOMAINS, Domain, Problem
 
 
@@ -190,3 +197,19 @@ async def test_constants_lists_and_forged_verdicts_are_refused_and_answers_judge
     accepted = sum(counts.false_accepts for counts in empty)
     refused = sum(counts.true_rejects for counts in empty)
     assert accepted <= 0.02 * (accepted + refused), [(c.kind, c.line()) for c in empty if c.false_accepts]
+
+
+def test_executor_and_policy_can_be_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrain.shutil, "which", lambda name: None)  # compiling takes longer than these steps
+    nano_tokenizer.copy(EXECUTOR, tmp_path)
+    pretrain._train(ALONE, pretrain.Settings(tmp_path, size="small", tokens=2e3, rows=2))
+    pretrain.export(tmp_path, tmp_path / "executor", "small")
+    assert NanoEngine(tmp_path / "executor").width == 96
+
+    rounds = (warm_start.Round(2, 2, 2, 1e-3), warm_start.Round(1, 2, 0, 1e-3, spread=8.0))
+    monkeypatch.setattr(warm_start, "ROUNDS", rounds)
+    policy = WEIGHTS / "policy"
+    trained = warm_start.train(warm_start.Settings(EXECUTOR, tmp_path / "policy", problems=3, init=policy, pool=2))
+    before = load_file(policy / "model.safetensors")
+    assert all(bool(weight.isfinite().all()) for weight in trained.parameters())
+    assert any(not torch.equal(weight, before[name]) for name, weight in trained.state_dict().items() if name in before)

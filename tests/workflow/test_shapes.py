@@ -98,6 +98,9 @@ def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
     drawn = [draw("math", rng, OPERATORS) for _ in range(2000)]
     assert 0.7 < sum(r.samples == 1 for r in drawn) / 2000 < 0.8, "an ensemble makes a recipe three times as rare"
     assert 0.64 < sum(not r.after for r in drawn) / 2000 < 0.72
+    named = [write(draw("qa", Random(seed), OPERATORS), "qa", Random(seed), executors=["strong"]) for seed in range(30)]
+    assert not any(linted(source, executors=["strong"]) for source in named)
+    assert 10 < sum("model='strong'" in source for source in named) < 30
     allowed = {"Custom", "ScEnsemble"}
     for seed in range(30):
         source = write(draw("qa", Random(seed), allowed), "qa", Random(seed))
