@@ -85,8 +85,8 @@ class Pairs:
             return rng.choice(own)
         recipe, varied = recipes.draw(question.kind, rng, self._operators), self._varied
         head, executors = self.config.workflow.prefill, [*self.config.executors]
-        options = {"varied": varied, "one_instruction": not varied, "class_first": head, "executors": executors}
-        return recipes.write(recipe, question.kind, rng, **options)
+        write = partial(recipes.write, recipe, question.kind, rng, varied=varied, one_instruction=not varied)
+        return write(class_first=head, executors=executors)
 
     def _repair(self, question: Question, source: str, rng: Random) -> Completion:
         """A second turn: a workflow with a fault is written again without it, one that failed gives way to another."""
