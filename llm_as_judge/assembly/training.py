@@ -20,7 +20,7 @@ from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
-from llm_as_judge.evaluation.records import read_records, write_records
+from llm_as_judge.evaluation.records import grouped, read_records, records_of, write_records
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 from llm_as_judge.events import Event, LayersEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
@@ -30,6 +30,7 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.types import Group
 from llm_as_judge.views.terminal import validation_line
 
 
@@ -83,14 +84,14 @@ class Training:
     def trained(self) -> PolicyAuthor:
         return replace(self.author, version=self.trainer.step)
 
-    async def measure(self, name: str, author: PolicyAuthor) -> list[RolloutEvent]:
+    async def measure(self, name: str, author: PolicyAuthor) -> list[Group]:
         """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
         problems = self.problems.heldout
         self.progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
-        records = await evaluate(problems, author, self.services.official, partial(self.progress.advance, name))
-        write_records(self._records(name), records)
-        self.tracked.evaluation(author.version, summarise(records), "heldout/")
-        return records
+        groups = await evaluate(problems, author, self.services.official, partial(self.progress.advance, name))
+        write_records(self._records(name), records_of(groups))
+        self.tracked.evaluation(author.version, summarise(groups), "heldout/")
+        return groups
 
     async def measure_untrained(self) -> Summary:
         """The held-out evaluation before the first step, of which a resumed run reads the records."""
@@ -101,7 +102,7 @@ class Training:
         elif (file := self._records(name)).exists():
             records = list(read_records(file))
             if len(records) == len(self.problems.heldout):
-                return summarise(records)
+                return summarise(grouped(records, self.problems.heldout))
         return summarise(await self.measure(name, self.author))
 
     def log(self, event: Event) -> None:

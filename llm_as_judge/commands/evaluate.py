@@ -82,7 +82,7 @@ async def run_evaluation(
             await services.hosted.share(policy)
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)
-            records, known = await recorded(file, problems, author, parts, samples, resume, progress)
+            groups, known = await recorded(file, problems, author, parts, samples, resume, progress)
             measured = {
                 "checkpoint": str(checkpoint) if checkpoint else None,
                 "adapter": adapter_digest(checkpoint),
@@ -92,7 +92,7 @@ async def run_evaluation(
                 "records": str(file),
                 "sandbox": str(services.sandbox.describe()),
             }
-            rows = by_benchmark(records, problems, "embedded" if not data and config.data.generated else source)
+            rows = by_benchmark(groups, "embedded" if not data and config.data.generated else source)
             merged = config.output.results_dir / "evaluation" / f"{model}_results.json"
             result = EvaluationResult(model, rows, measured, known, services.usage(), file, merged)
             merge(result.file, result)
