@@ -37,7 +37,7 @@ from llm_as_judge.events import (
     UsageEvent,
 )
 from llm_as_judge.files import cut, naming
-from llm_as_judge.types import Exchange, Execution, OperatorCall, Problem, Question, Rollout
+from llm_as_judge.types import Completion, Exchange, Execution, OperatorCall, Problem, Question, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -105,24 +105,14 @@ def encoded(event: Event) -> bytes:
     """The event's line without its end."""
     if not isinstance(event, RolloutEvent):
         return msgspec.json.encode(plain(event))
-    event, line, shortest = msgspec.structs.replace(event, rollout=_logged(event.rollout)), b"", _LONGEST[0]
+    event = msgspec.structs.replace(event, rollout=_logged(event.rollout))
+    line = msgspec.json.encode(plain(msgspec.structs.replace(event, rollout=bare(event.rollout)), _LONGEST[0]))
     for longest in _LONGEST:  # not from the longest: it may take much memory
-        longer = _rollout_line(event, longest)
+        longer = msgspec.json.encode(plain(event, longest))
         if len(longer) > ROLLOUT_BYTES:
             break
         line = longer
-    for most, own in ((None, _LONGEST[-1]), (_FEWEST, _LONGEST[-2])):
-        if not line or len(line) > ROLLOUT_BYTES:
-            line = _rollout_line(msgspec.structs.replace(event, rollout=bare(event.rollout, most)), shortest, own)
     return line
-
-
-def _rollout_line(event: RolloutEvent, longest: int, own: int = _LONGEST[-1]) -> bytes:
-    """Text and workflow, the part that readers need most, are hardly cut: to ``own`` characters."""
-    found = plain(event, longest)
-    found["rollout"]["workflow"] = json_data(event.rollout.workflow, own)
-    found["rollout"]["completion"]["text"] = json_data(event.rollout.completion.text, own)
-    return msgspec.json.encode(found)
 
 
 def _logged(rollout: Rollout) -> Rollout:
@@ -139,11 +129,11 @@ def _logged(rollout: Rollout) -> Rollout:
     )
 
 
-def bare(rollout: Rollout, most: int | None = None) -> Rollout:
-    """A rollout without the texts of its calls and of the judge; with ``most``, of only so many calls of an attempt."""
+def bare(rollout: Rollout) -> Rollout:
+    """A rollout without the texts of its calls and of the judge, but with all figures."""
 
     def cut_down(run: Execution) -> Execution:
-        return replace(run, calls=tuple(call.bare for call in run.calls[:most]))
+        return replace(run, calls=tuple(call.bare for call in run.calls))
 
     return replace(
         rollout,
@@ -350,8 +340,14 @@ def json_data(value: Any, longest: int | None = None) -> Any:
     if isinstance(value, int):
         return value if abs(value) < 2**63 else str(value)
     if is_dataclass(value) and not isinstance(value, type):
+        # Text and workflow, the part that readers need most, are hardly cut.
+        most = _LONGEST[-1] if longest and isinstance(value, Rollout | Completion) else longest
         own = {field.name: (getattr(value, field.name), field.default) for field in fields_of(value)}
-        return {name: json_data(item, longest) for name, (item, default) in own.items() if item != default}
+        return {
+            name: json_data(item, most if isinstance(item, str) else longest)
+            for name, (item, default) in own.items()
+            if item != default
+        }
     items = sys.maxsize if longest is None else max(_FEWEST, longest // 10)
     if isinstance(value, Mapping):
         pairs = islice(value.items(), items)

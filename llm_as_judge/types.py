@@ -226,11 +226,6 @@ class Execution:
         return sum(c.tokens for c in self.calls)
 
     @property
-    def weighed_tokens(self) -> float:
-        """Tokens of the default executor for the same cost."""
-        return sum(c.tokens * c.weight for c in self.calls)
-
-    @property
     def cost(self) -> float:
         return sum(c.cost for c in self.calls)
 
@@ -303,17 +298,17 @@ class Rollout:
 
     @property
     def tokens(self) -> int:
-        """Executor tokens of all attempts."""
-        return sum(run.tokens for run in self.executions)
+        """Executor tokens of all attempts, as the other figures."""
+        return sum(call.tokens for call in self.calls)
 
     @property
     def weighed_tokens(self) -> float:
-        """Tokens of the default executor for the same cost, of all attempts."""
-        return sum(run.weighed_tokens for run in self.executions)
+        """Tokens of the default executor for the same cost."""
+        return sum(call.tokens * call.weight for call in self.calls)
 
     @property
     def cost(self) -> float:
-        return sum(run.cost for run in self.executions)
+        return sum(call.cost for call in self.calls)
 
     @property
     def seconds(self) -> float:
@@ -326,6 +321,11 @@ class Rollout:
             return self
         first, verdict = self.attempts[0], replace(self.verdict, correct=self.attempts[0].correct)
         return replace(self, workflow=first.workflow, execution=first.execution, verdict=verdict, attempts=())
+
+    @property
+    def trouble(self) -> str:
+        """Why the workflow failed or could not be scored."""
+        return self.verdict.reason or self.execution.error
 
     @property
     def valid(self) -> bool:

@@ -14,14 +14,13 @@ from llm_as_judge.config.identity import content_of, decisive, digest
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.evaluation.evaluate import Author, evaluate
-from llm_as_judge.evaluation.records import Ledger, grouped
+from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
+from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.files import locked
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.judge import OFFICIAL
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.device import on_device
-from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Group, Problem, Question
 
 
@@ -32,22 +31,6 @@ def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
         yield ledger
 
 
-async def recorded(
-    file: Path, problems: Sequence[Problem], author: Author, parts: RolloutParts, samples: int, resume: bool,
-    progress: Progress,
-) -> tuple[Sequence[Group], int]:  # fmt: skip
-    """The rollouts of all problems, and how many of them an earlier run recorded."""
-    count, advance = len(problems) * samples, partial(progress.advance, "workflows")
-    with recording(file, resume) as ledger:
-        known = len(ledger.known)
-        try:
-            groups = await evaluate(problems, author, parts, advance, samples=samples, log=ledger)
-        finally:
-            if resume or len(ledger.known) < count:
-                progress.say(f"{len(ledger.known)} of {count} workflows are recorded in {file}")
-    return groups, known
-
-
 async def policy_results(
     name: str, config: Config, checkpoint: Path | None = None, *, source: str, problems: Sequence[Problem],
     services: Services, progress: Progress, author: Author | None = None,
@@ -56,12 +39,11 @@ async def policy_results(
     reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
     """
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
-        if len(ledger.known) == len(problems):
-            return grouped(ledger.known.values(), problems)
-        if author is None:
+        if author is None and len(ledger.known) < len(problems):
             author = policy = await on_device(load_author, config, checkpoint, progress=progress)
             await services.hosted.share(policy)
-        return await evaluate(problems, author, services.official, partial(progress.advance, name), log=ledger)
+        advance = partial(progress.advance, name)
+        return await evaluate(problems, author or Given(lambda _: ""), services.official, advance, log=ledger)
 
 
 async def tell_untrained(

@@ -17,7 +17,7 @@ from llm_as_judge.evaluation.intervals import mean, mean_known
 from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader, bare
-from llm_as_judge.types import Domain, Execution, Rollout, in_order
+from llm_as_judge.types import Domain, Rollout, in_order
 from llm_as_judge.workflow.lint.codes import meaning
 
 _PARTS = 10  # of a run, over time
@@ -75,9 +75,8 @@ def _added(steps: dict[int, list[Rollout]], event: RolloutEvent | RunEvent) -> d
     """Rollouts by step, without their texts; those of steps that a resumed run repeats are dropped."""
     if isinstance(event, RunEvent):
         return {step: own for step, own in steps.items() if step <= event.kept}
-    rollout = event.rollout
-    light = replace(rollout, completion=replace(rollout.completion, text=""), workflow="")
-    steps.setdefault(event.step, []).append(bare(light))
+    light = replace(bare(event.rollout), workflow="", completion=replace(event.rollout.completion, text=""))
+    steps.setdefault(event.step, []).append(light)
     return steps
 
 
@@ -190,19 +189,18 @@ def _shapes(steps: Sequence[Sequence[Rollout]]) -> dict[Domain, Counter[str]]:
     return {domain: counts[domain] for domain in in_order(counts)}
 
 
-def first_fatal(execution: Execution) -> str:
+def first_fatal(rollout: Rollout) -> str:
     """The first fatal finding of lint with its meaning; empty without one."""
-    return next((meaning(finding.code) for finding in execution.findings if finding.fatal), "")
+    return next((meaning(finding.code) for finding in rollout.execution.findings if finding.fatal), "")
 
 
 def _failure(rollout: Rollout) -> str:
     """Kind of failure of a rollout; empty for a correct answer."""
-    execution, verdict = rollout.execution, rollout.verdict
-    if verdict.correct is None:
-        return f"unscored: {_head(verdict.reason or execution.error)}"
+    if rollout.verdict.correct is None:
+        return f"unscored: {_head(rollout.trouble)}"
     if not rollout.valid:
-        return f"{execution.outcome}: {first_fatal(execution) or _head(execution.error)}"
-    return "" if verdict.correct else "wrong answer"
+        return f"{rollout.execution.outcome}: {first_fatal(rollout) or _head(rollout.execution.error)}"
+    return "" if rollout.verdict.correct else "wrong answer"
 
 
 def _head(text: str) -> str:

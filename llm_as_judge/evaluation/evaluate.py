@@ -14,8 +14,7 @@ from typing import Any, Protocol, TypeVar
 from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.evaluation.records import Ledger, grouped
-from llm_as_judge.events import RolloutEvent
+from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.model import Policy
@@ -113,13 +112,12 @@ async def evaluate(
     sampled in other batches. ``progress`` gets the number of finished ones and of all. A problem of which ``log``
     knows every sample is not run again; new records are added to what it knows.
     """
-    known = log.known if log else {}
-    members = range(samples)
-    todo = [i for i in range(len(problems)) if not all((i, k) in known for k in members)]
-    unknown = set(todo)
-    records = {(i, k): known[i, k] for i in range(len(problems)) if i not in unknown for k in members}
-    if records:
-        progress(len(records), samples * len(problems))
+    known, members = log.known if log else {}, range(samples)
+    unknown = {i for i in range(len(problems)) if not all((i, k) in known for k in members)}
+    todo, done_before = sorted(unknown), [i for i in range(len(problems)) if i not in unknown]
+    rollouts = {(i, k): replace(known[i, k], problem=problems[i]) for i in done_before for k in members}
+    if rollouts:
+        progress(len(rollouts), samples * len(problems))
     # Chunks do not depend on what is known, so that the same workflows are sampled.
     size, written = max(1, EVALUATED_AT_ONCE // samples), dict[int, list[Completion]]()
     for start in range(0, len(problems), size):
@@ -130,15 +128,14 @@ async def evaluate(
 
     def done(place: int, member: int, rollout: Rollout) -> None:
         index = todo[place]
-        record = RolloutEvent(index=index, sample=member, rollout=_scored(rollout))
-        records[index, member] = known[index, member] = record
+        rollouts[index, member] = rollout = _scored(rollout)
         if log is not None:
-            log.log(record)
-        progress(len(records), samples * len(problems))
+            log.add(index, member, rollout)
+        progress(len(rollouts), samples * len(problems))
 
     again = (lambda *turn: on_device(author.again, *turn)) if isinstance(author, PolicyAuthor) else None
     await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done, again=again)
-    return grouped(records.values(), problems)
+    return [Group(problem, [rollouts[i, k] for k in members]) for i, problem in enumerate(problems)]
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -10,7 +10,7 @@ from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean
 from llm_as_judge.evaluation.official import divided, mean_score, official, right, share
 from llm_as_judge.files import picked
-from llm_as_judge.types import Domain, Group, Rollout
+from llm_as_judge.types import Domain, Group
 from llm_as_judge.workflow.shapes import name_of
 
 
@@ -70,14 +70,13 @@ def summarise(groups: Sequence[Group]) -> Summary:
         by_problem=by_problem,
         between=_between(groups) if abstained else None,
         abstained=abstained,
-        unscored=_counted(
-            r.verdict.reason or r.execution.error or r.execution.outcome for r in rollouts if r.verdict.correct is None
-        ),
+        unscored=_counted(r.trouble or r.execution.outcome for r in rollouts if r.verdict.correct is None),
         outcomes=_counted(r.execution.outcome for r in rollouts),
-        invalid=_counted(
-            first_fatal(r.execution) or r.execution.error for r in rollouts if r.execution.outcome == "invalid"
-        ),
-        shapes={d: _counted(_named(r) for group in own for r in group.rollouts) for d, own in domains.items()},
+        invalid=_counted(first_fatal(r) or r.execution.error for r in runs if r.execution.outcome == "invalid"),
+        shapes={
+            d: _counted(name_of(r.workflow) or r.execution.shape or "no operator" for g in own for r in g.rollouts)
+            for d, own in domains.items()
+        },
         idle=mean([float(not r.execution.calls) for r in runs]),
         tokens=mean([float(r.tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
@@ -94,14 +93,13 @@ def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
     unnamed = "custom" if source in DATASETS else source
     rows: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
-        problem, dataset = group.problem, group.problem.question.dataset
+        dataset = group.problem.question.dataset
         dataset = unnamed if dataset in ("", "custom") else dataset
-        named = replace(problem, question=replace(problem.question, dataset=dataset))
-        rows.setdefault((problem.benchmark or dataset, dataset), []).append(replace(group, problem=named))
+        rows.setdefault((group.problem.benchmark or dataset, dataset), []).append(group)
     found: dict[str, Summary] = {}
     for (benchmark, dataset), own in rows.items():
-        name, summary = f"{benchmark}_{dataset}" if benchmark in found else benchmark, summarise(own)
-        found[name] = replace(summary, official={name: summary.official[dataset]})
+        name = f"{benchmark}_{dataset}" if benchmark in found else benchmark
+        found[name] = replace(summarise(own), official={name: official(own)})
     return found
 
 
@@ -118,10 +116,6 @@ def _between(groups: Sequence[Group]) -> tuple[float, float]:
         return mean([s for s in shares if s is not None])
 
     return with_abstentions(False), with_abstentions(True)
-
-
-def _named(rollout: Rollout) -> str:
-    return name_of(rollout.workflow) or rollout.execution.shape or "no operator"
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

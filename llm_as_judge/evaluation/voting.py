@@ -17,7 +17,6 @@ from llm_as_judge.answers.metrics import same_answers
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import mean
-from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.rl.rollout import RolloutParts
@@ -86,8 +85,7 @@ async def best_constants(training: Sequence[Problem], judge: AnyJudge) -> dict[s
         frequent = Counter(problem.reference.answers[0] for problem in own if problem.reference.answers)
         right = {}
         for answer in ("", *(answer for answer, _ in frequent.most_common(_TRIED))):
-            verdicts = [(await judge.verdict(problem, answer)).correct for problem in own]
-            right[answer] = mean([share([correct]) or 0.0 for correct in verdicts])
+            right[answer] = mean([(await judge.verdict(problem, answer)).correct is True for problem in own])
         found[dataset] = max(right, key=lambda answer: right[answer])
     return found
 

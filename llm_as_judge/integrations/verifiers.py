@@ -18,7 +18,7 @@ from pydantic import Field
 
 from llm_as_judge.errors import ConfigError, DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scorer, reason_of, shared_scorer
+from llm_as_judge.integrations.score import RECORD, Scorer, shared_scorer
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.types import Attempt
 
@@ -74,7 +74,7 @@ class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
             attempts=msgspec.convert(trace.info.get("attempts", ()), tuple[Attempt, ...]),
         )
         if rollout.reward.total is None:
-            raise InfrastructureError(f"the workflow could not be scored: {reason_of(rollout)}")
+            raise InfrastructureError(f"the workflow could not be scored: {rollout.trouble}")
         execution = rollout.execution
         trace.info["outcome"] = execution.outcome
         trace.record_metrics({"accuracy": float(rollout.verdict.correct is True), "executor_tokens": rollout.tokens})
