@@ -342,12 +342,8 @@ def json_data(value: Any, longest: int | None = None) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         # Text and workflow, the part that readers need most, are hardly cut.
         most = _LONGEST[-1] if longest and isinstance(value, Rollout | Completion) else longest
-        own = {field.name: (getattr(value, field.name), field.default) for field in fields_of(value)}
-        return {
-            name: json_data(item, most if isinstance(item, str) else longest)
-            for name, (item, default) in own.items()
-            if item != default
-        }
+        own = {f.name: item for f in fields_of(value) if (item := getattr(value, f.name)) != f.default}
+        return {name: json_data(item, most if isinstance(item, str) else longest) for name, item in own.items()}
     items = sys.maxsize if longest is None else max(_FEWEST, longest // 10)
     if isinstance(value, Mapping):
         pairs = islice(value.items(), items)

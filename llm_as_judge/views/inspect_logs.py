@@ -92,8 +92,7 @@ def step_log(step: FinishedStep) -> logs.EvalLog:
     for one, member, prompt in step.members():
         asked: list[Any] = [model.ChatMessageSystem(content=step.system)] if step.system else []
         asked += [model.ChatMessageUser(content=prompt.user)] if prompt.user else []
-        began, question = one.time - one.rollout.seconds, prompt.question or prompt.user
-        sample = _sample(one, run.models, began, question, asked)
+        sample = _sample(one, run.models, one.time - one.rollout.seconds, prompt.question or prompt.user, asked)
         sample.id, sample.epoch = one.rollout.problem.question.id, member
         samples.append(sample)
     figures = {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}

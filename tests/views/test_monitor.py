@@ -8,18 +8,21 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
+from helpers.rollouts import problem, rollout
 from helpers.run_logs import write
 from rich.console import Console
 
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
 from llm_as_judge.events import EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.runlog import LogReader
+from llm_as_judge.types import Domain, Exchange, Execution, Finding, OperatorCall, Reward, Verdict
 from llm_as_judge.views.watch import curve, look_at_log, look_panel
 
 
@@ -116,12 +119,23 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path)
     assert all(f"step {n}/20".encode() in shown for n in (18, 19, 20))
 
 
-def ran(**more: Any) -> RolloutEvent:
-    fields: Mapping[str, Any] = {
-        "step": 1, "problem": "p", "domain": "math", "dataset": "gsm8k", "text": "", "outcome": "finished",
-        "operators": ["Custom"], "executor_tokens": 100, "cost": 0.5, "correct": True, "reward": 8.0, "shape": "Custom",
-    }  # fmt: skip
-    return RolloutEvent(**{**fields, **more})
+def ran(
+    step: int = 1, correct: bool | None = True, reward: float | None = 8.0, *, domain: Domain = "math",
+    dataset: str = "gsm8k", calls: Sequence[str] = ("Custom",), tokens: int = 100, cost: float = 0.5, reason: str = "",
+    lint: Sequence[str] = (), **execution: Any,
+) -> RolloutEvent:  # fmt: skip
+    own = {"outcome": "finished", "answer": None, "shape": "Custom", **execution}
+    exchange = Exchange("", "", "stop", tokens, 0, cost, 0.0)
+    made = tuple(OperatorCall(name, {}, {}, (exchange,) * (name == "Custom")) for name in calls)
+    findings = tuple(Finding(code, "", 1, code == "W204") for code in lint)
+    return RolloutEvent(
+        step=step,
+        rollout=replace(
+            rollout(problem("p", domain, dataset), correct),
+            execution=Execution(**own, calls=made, findings=findings),
+            verdict=Verdict(correct, "rules", reason), reward=Reward(reward),
+        ),
+    )  # fmt: skip
 
 
 def report(step: int) -> StepReport:
@@ -136,14 +150,14 @@ def logged(path: Path, *events: Event) -> Analysis:
 def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     found = logged(
         tmp_path / "run.jsonl", ran(),
-        ran(correct=False, reward=-2.0, executor_tokens=300, domain="qa", dataset="", shape=""),
-        ran(outcome="invalid", correct=False, reward=-5.0, lint=["W205", "W204"], operators=[], cost=0.0),
+        ran(correct=False, reward=-2.0, tokens=300, domain="qa", dataset="", shape=""),
+        ran(outcome="invalid", correct=False, reward=-5.0, lint=["W205", "W204"], calls=[]),
         ran(outcome="raised", correct=False, reward=-5.0, error="ValueError: 12 is odd\nmore"),
         ran(outcome="fault", correct=None, reward=None, error="ProviderError: http://x 503"),
-        ran(correct=None, reward=None, reason="no verdict in 512 tokens", operators=["Custom", "Test"]), report(1),
+        ran(correct=None, reward=None, reason="no verdict in 512 tokens", calls=["Custom", "Test"]), report(1),
     )  # fmt: skip
     total = found.total
-    assert (total.rollouts, total.unscored, total.executor_tokens, total.cost) == (6, 2, 800 / 6, 2.5)
+    assert (total.rollouts, total.unscored, total.executor_tokens, total.cost) == (6, 2, 700 / 6, 2.5)
     assert (total.accuracy, total.valid_rate, total.reward) == (1 / 4, 3 / 5, -4.0 / 4)
     counts = {dimension: {key: line.rollouts for key, line in lines.items()} for dimension, lines in found.by.items()}
     failures = counts.pop("failure")
