@@ -244,7 +244,7 @@ class LogReader:
         try:
             fields = msgspec.json.decode(line)
             if kind == "rollout" and "problem" in fields:
-                raise DataError(f"{self.path}: rollouts of version 0.3.0 or earlier; {_OLD}")
+                raise DataError(f"{self.path}: rollouts in the format of an earlier version; {_OLD}")
             if kind in _KINDS:
                 nan = kind in ("step", "eval")  # their numbers may be NaN, which is null in JSON
                 return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])

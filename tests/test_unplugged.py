@@ -15,7 +15,6 @@ from helpers.finished import EMBEDDED, FinishedRun
 from helpers.run_logs import read_events, read_rollouts
 
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.operators import catalog
 from llm_as_judge.types import DOMAINS, Exchange, Rollout
 
@@ -27,11 +26,7 @@ NANO = ROOT / "config/operator_descriptions/nano.yaml"
 class Trace:
     run: FinishedRun
     events: list[dict[str, Any]]
-    logged: list[RolloutEvent]
-
-    @property
-    def rollouts(self) -> list[Rollout]:
-        return [event.rollout for event in self.logged]
+    rollouts: list[Rollout]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["kind"] == kind]
@@ -50,7 +45,8 @@ def exchanges(rollouts: list[Rollout]) -> list[Exchange]:
 
 @pytest.fixture(scope="module")
 def trace(finished_run: FinishedRun) -> Trace:
-    return Trace(finished_run, list(read_events(finished_run.log)), read_rollouts(finished_run.log))
+    rollouts = [event.rollout for event in read_rollouts(finished_run.log)]
+    return Trace(finished_run, list(read_events(finished_run.log)), rollouts)
 
 
 def test_layer_1_shows_the_policy_operators_guidance_and_problem(trace: Trace) -> None:
@@ -74,7 +70,7 @@ def test_layer_2_precedes_the_operators_own_prompts(trace: Trace) -> None:
 
 def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_step(trace: Trace) -> None:
     prompts, size = trace.of("prompt"), 3
-    ran = {(event.step, event.rollout.problem.question.id) for event in trace.logged}
+    ran = {(e["step"], e["rollout"]["problem"]["question"]["id"]) for e in trace.of("rollout")}
     assert {(p["step"], p["problem"]) for p in prompts} == ran
     assert not any(prompt["examples"] for prompt in prompts[:size])  # the buffer is empty until the first step ends
     shown = [prompt for prompt in prompts[size:] if prompt["examples"]]
@@ -105,7 +101,7 @@ def test_the_judges_tiers_decide_and_are_named(trace: Trace) -> None:
 def test_truncation_and_temperature_are_counted_and_logged(trace: Trace) -> None:
     for step in trace.of("step"):
         assert step["temperature"] == 1.0
-        own = [event.rollout for event in trace.logged if event.step == step["step"]]
+        own = [r for r, e in zip(trace.rollouts, trace.of("rollout"), strict=True) if e["step"] == step["step"]]
         cut = [rollout for rollout in own if rollout.completion.finish_reason == "length"]
         assert math.isclose(step["truncated"], len(cut) / 9)
         assert all(rollout.execution.outcome == "invalid" for rollout in cut)
@@ -118,7 +114,7 @@ def test_the_tokens_of_executor_and_judge_are_logged_with_every_step(trace: Trac
         totals = [event["models"][role]["prompt_tokens"] for event in (first, second, whole)]
         assert 0 < totals[0] <= totals[1] <= totals[2]
     executor = {name: n - first["models"]["executor"][name] for name, n in second["models"]["executor"].items()}
-    asked = exchanges([event.rollout for event in trace.logged if event.step == 2])
+    asked = exchanges(trace.rollouts[9:])
     assert executor["calls"] + executor["cached"] >= len(asked) > 0 and executor["prompt_tokens"] > 0
     # Equal requests of a group are sent once, and count in full in each rollout.
     assert first["models"]["executor"]["cached"] > 0

@@ -85,10 +85,7 @@ class Training:
         return replace(self.author, version=self.trainer.step)
 
     async def measure(self, name: str, author: PolicyAuthor, resume: bool = False) -> list[Group]:
-        """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers.
-
-        With ``resume`` the records of an earlier session are reused.
-        """
+        """Runs a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
         problems = self.problems.heldout
         with Ledger(self._records(name), resume) as ledger:
             if not (recorded := len(ledger.known) == len(problems)):

@@ -171,12 +171,9 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, address: s
 
 def left_by(folder: Path) -> tuple[bytes, list[tuple[object, ...]]]:
     """The adapter of a run's second step, and its rollouts."""
-    rollouts = [
-        (e.step, r.problem, r.completion, r.execution.answer, r.tokens, r.reward, e.advantage)
-        for e in read_rollouts(folder / "logs/nano/grpo_mixed.jsonl")
-        for r in (e.rollout,)
-    ]
-    return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+    logged = [(e, e.rollout) for e in read_rollouts(folder / "logs/nano/grpo_mixed.jsonl")]
+    made = [(e.step, r.problem, r.completion, r.execution.answer, r.tokens, r.reward, e.advantage) for e, r in logged]
+    return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), made
 
 
 @pytest.mark.slow

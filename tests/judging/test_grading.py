@@ -201,12 +201,9 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     small = run_settings(here, address, eval_every=0, eval_problems=2)
     own = as_options([*small, *settings(served, RELATIVE, *open_data("evaluation.baselines=single"))])
     cli("train", *own)
-    logged = read_rollouts(here / "logs/nano/grpo_mixed.jsonl")
-    ended: dict[object, list[float]] = {}
-    for event in logged:
-        if event.rollout.verdict.tier == "relative":
-            ended.setdefault((event.step, event.rollout.problem), []).append(event.rollout.verdict.score)
-    groups = ended.values()
+    logged = [((e.step, e.rollout.problem), e.rollout.verdict) for e in read_rollouts("logs/nano/grpo_mixed.jsonl")]
+    ended = [(place, verdict.score) for place, verdict in logged if verdict.tier == "relative"]
+    groups = [[score for at, score in ended if at == place] for place, _ in ended]
     assert groups and all(sum(scores) == pytest.approx(len(scores) / 2) for scores in groups)
     results = here / "results/evaluation"
     (untrained,) = results.glob("nano_untrained_*.jsonl")

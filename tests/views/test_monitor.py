@@ -8,7 +8,6 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from rich.console import Console
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
 from llm_as_judge.events import EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.runlog import LogReader
-from llm_as_judge.types import Domain, Exchange, Execution, Finding, OperatorCall, Reward, Verdict
+from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Reward, Verdict
 from llm_as_judge.views.watch import curve, look_at_log, look_panel
 
 
@@ -119,23 +118,18 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path)
     assert all(f"step {n}/20".encode() in shown for n in (18, 19, 20))
 
 
-def ran(
-    step: int = 1, correct: bool | None = True, reward: float | None = 8.0, *, domain: Domain = "math",
-    dataset: str = "gsm8k", calls: Sequence[str] = ("Custom",), tokens: int = 100, cost: float = 0.5, reason: str = "",
-    lint: Sequence[str] = (), **execution: Any,
-) -> RolloutEvent:  # fmt: skip
-    own = {"outcome": "finished", "answer": None, "shape": "Custom", **execution}
-    exchange = Exchange("", "", "stop", tokens, 0, cost, 0.0)
-    made = tuple(OperatorCall(name, {}, {}, (exchange,) * (name == "Custom")) for name in calls)
-    findings = tuple(Finding(code, "", 1, code == "W204") for code in lint)
-    return RolloutEvent(
-        step=step,
-        rollout=replace(
-            rollout(problem("p", domain, dataset), correct),
-            execution=Execution(**own, calls=made, findings=findings),
-            verdict=Verdict(correct, "rules", reason), reward=Reward(reward),
-        ),
-    )  # fmt: skip
+def ran(step: int = 1, correct: bool | None = True, reward: float | None = 8.0, **changes: Any) -> RolloutEvent:
+    own: dict[str, Any] = {
+        "domain": "math", "dataset": "gsm8k", "calls": ["Custom"], "tokens": 100, "reason": "", "lint": [],
+        "outcome": "finished", "error": "", "shape": "Custom", **changes,
+    }  # fmt: skip
+    exchange = Exchange("", "", "stop", own["tokens"], 0, 0.5, 0.0)
+    calls = tuple(OperatorCall(name, {}, {}, (exchange,) * (name == "Custom")) for name in own["calls"])
+    findings = tuple(Finding(code, "", 1, code == "W204") for code in own["lint"])
+    execution = Execution(own["outcome"], None, calls, own["error"], findings=findings, shape=own["shape"])
+    made = rollout(problem("p", own["domain"], own["dataset"]), correct)
+    made = replace(made, execution=execution, verdict=Verdict(correct, "rules", own["reason"]), reward=Reward(reward))
+    return RolloutEvent(step=step, rollout=made)
 
 
 def report(step: int) -> StepReport:

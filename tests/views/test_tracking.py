@@ -108,9 +108,7 @@ def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
         assert [m["eval/accuracy"] for _, m in told if "eval/accuracy" in m] == [validated]
         assert [step for step, m in told if "eval/heldout/accuracy" in m] == [0, 2]
         (table,) = (m["completions"]["_value"] for _, m in told if "completions" in m)
-        written = [e for e in read_rollouts(here / "logs/nano/grpo_mixed.jsonl") if e.step == 2]
+        written = [(e.rollout, e.advantage) for e in read_rollouts("logs/nano/grpo_mixed.jsonl") if e.step == 2]
         shown = [(row["problem"], row["completion"], row["correct"], row["advantage"]) for row in table]
         assert len(table) == 2 and {row["step"] for row in table} == {2}
-        assert shown == [
-            (e.rollout.problem.question.id, e.rollout.workflow, e.rollout.verdict.correct, e.advantage) for e in written
-        ]
+        assert shown == [(r.problem.question.id, r.workflow, r.verdict.correct, a) for r, a in written]
