@@ -121,15 +121,16 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path)
 def ran(step: int = 1, correct: bool | None = True, reward: float | None = 8.0, **changes: Any) -> RolloutEvent:
     own: dict[str, Any] = {
         "domain": "math", "dataset": "gsm8k", "calls": ["Custom"], "tokens": 100, "reason": "", "lint": [],
-        "outcome": "finished", "error": "", "shape": "Custom", **changes,
+        "outcome": "finished", "error": "", "shape": "Custom", "executor": "", **changes,
     }  # fmt: skip
     exchange = Exchange("", "", "stop", own["tokens"], 0, 0.5, 0.0)
-    calls = tuple(OperatorCall(name, {}, {}, (exchange,) * (name == "Custom")) for name in own["calls"])
+    paid = {"Custom": (exchange,)}
+    calls = tuple(OperatorCall(n, {}, {}, paid.get(n, ()), executor=own["executor"]) for n in own["calls"])
     findings = tuple(Finding(code, "", 1, code == "W204") for code in own["lint"])
     execution = Execution(own["outcome"], None, calls, own["error"], findings=findings, shape=own["shape"])
-    made = rollout(problem("p", own["domain"], own["dataset"]), correct)
-    made = replace(made, execution=execution, verdict=Verdict(correct, "rules", own["reason"]), reward=Reward(reward))
-    return RolloutEvent(step=step, rollout=made)
+    of, verdict = problem("p", own["domain"], own["dataset"]), Verdict(correct, "rules", own["reason"])
+    done = replace(rollout(of, correct), execution=execution, verdict=verdict, reward=Reward(reward))
+    return RolloutEvent(step=step, rollout=done)
 
 
 def report(step: int) -> StepReport:
@@ -205,7 +206,7 @@ def test_a_run_is_found_by_name_or_file(logs: Path, cli: CommandLine) -> None:
 
 def test_every_dimension_has_its_table_and_hostile_names_are_text(logs: Path, cli: CommandLine) -> None:
     hostile = ran(dataset="[red]x[/red]", shape="[/]", error="\x1b[31mboo", outcome="raised", correct=False)
-    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False, executors={"strong": (1, 9)}), report(1))
+    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False, executor="strong"), report(1))
     printed = cli("analyze", "all")
     assert not [dimension for dimension in DIMENSIONS if f"by {dimension}" not in printed]
     assert "over time" in printed and "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed
