@@ -6,13 +6,13 @@ Training writes every kind; an evaluation keeps its ``RolloutEvent`` records in 
 import functools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 import yaml
 
-from llm_as_judge.types import Attempt, Domain, Exchange, Kind, Like, OperatorCall, Outcome, Tier, kind_of
+from llm_as_judge.types import Exchange, Execution, OperatorCall, Rollout
 
 _LATEST = 1e11  # Unix seconds, in the year 5138
 _LONGEST = 1e9  # seconds of a call or a rollout
@@ -68,100 +68,20 @@ class PromptEvent(Event, kw_only=True, frozen=True, tag="prompt"):
 
 
 class RolloutEvent(Event, kw_only=True, frozen=True, tag="rollout"):
-    """One workflow run on one problem, in training or in an evaluation."""
+    """A rollout in training or in an evaluation."""
 
-    problem: str
-    domain: Domain
-    outcome: Outcome
-    text: str  # completion of the policy
-    correct: bool | None  # None: unscored
     step: int = 0  # of training
     index: int = 0  # of the problem in an evaluation
     sample: int = 0  # of the problem in an evaluation
-    dataset: str = ""
-    like: Like | None = None  # as of the question
-    workflow: str | None = None  # as it was run, unless that is ``text``
-    completion_tokens: int = 0
-    finish_reason: str = ""
-    shape: str = ""
-    lint: Sequence[str] = ()  # codes
-    error: str = ""
-    answer: str | None = None
-    operators: Sequence[str] = ()  # in the order of their calls
-    executors: Mapping[str, tuple[int, int]] = {}  # calls and tokens of each, of all attempts; "": the default
-    calls: Sequence[OperatorCall] = ()
-    attempts: Sequence[Attempt] = ()  # earlier ones, which the policy repaired
-    seconds: float = 0.0  # of all attempts, as executor_tokens and cost
-    executor_tokens: int = 0
-    cost: float = 0.0
-    abstained: bool = False
-    tier: Tier = "none"
-    reason: str = ""
-    scores: Mapping[str, float] = {}  # of the benchmark's official script
-    score: float | None = None  # of a judge that gives more than right and wrong
-    judged: Sequence[Exchange] = ()
-    reward: float | None = None
-    terms: Mapping[str, float] = {}
     advantage: float | None = None
-    reference: Sequence[str] = ()
+    rollout: Rollout
 
     def __post_init__(self) -> None:
-        calls = self.all_calls
-        exchanges = [*self.judged, *(exchange for call in calls for exchange in call.exchanges)]
-        durations = (self.seconds, *(call.seconds for call in calls), *(one.seconds for one in exchanges))
-        if not all(0 <= seconds <= _LONGEST for seconds in durations):
+        rollout, calls = self.rollout, self.rollout.calls
+        exchanges = [*rollout.verdict.exchanges, *(exchange for call in calls for exchange in call.exchanges)]
+        timed: list[Execution | OperatorCall | Exchange] = [*rollout.executions, *calls, *exchanges]
+        if not all(0 <= one.seconds <= _LONGEST for one in timed):
             raise ValueError("a duration is out of range")
-
-    @property
-    def kind(self) -> Kind:
-        return kind_of(self.domain, self.like)
-
-    @property
-    def all_calls(self) -> list[OperatorCall]:
-        return [*self.calls, *(call for attempt in self.attempts for call in attempt.execution.calls)]
-
-    @property
-    def weighed_tokens(self) -> float:
-        """Tokens of the default executor for the same cost."""
-        return self.executor_tokens + sum((call.weight - 1) * call.tokens for call in self.all_calls)
-
-    @property
-    def source(self) -> str:
-        """The workflow as it was run."""
-        return self.text if self.workflow is None else self.workflow
-
-    @property
-    def worth(self) -> float | None:
-        """The score; without one, 1 if right and 0 if wrong. None: unscored."""
-        return self.score if self.score is not None or self.correct is None else float(self.correct)
-
-    @property
-    def first(self) -> "RolloutEvent":
-        """The record as if the first attempt had been the only one."""
-        if not self.attempts:
-            return self
-        attempt, run = self.attempts[0], self.attempts[0].execution
-        return msgspec.structs.replace(
-            self,
-            workflow=attempt.workflow,
-            outcome=run.outcome,
-            answer=run.answer,
-            calls=run.calls,
-            operators=[call.name for call in run.calls],
-            executors=by_executor(run.calls),
-            executor_tokens=run.tokens,
-            correct=attempt.correct,
-            attempts=(),
-        )
-
-
-def by_executor(calls: Iterable[OperatorCall]) -> dict[str, tuple[int, int]]:
-    """Number and tokens of the calls to each executor."""
-    found: dict[str, tuple[int, int]] = {}
-    for call in calls:
-        number, tokens = found.get(call.executor, (0, 0))
-        found[call.executor] = number + 1, tokens + call.tokens
-    return found
 
 
 class StepReport(Event, kw_only=True, frozen=True, tag="step"):

@@ -7,7 +7,6 @@ for event in reader.new(): ...
 reader.steps, reader.usage, reader.seconds
 """
 
-import dataclasses
 import logging
 import math
 import os
@@ -17,6 +16,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import fields as fields_of
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from typing import Any
 import msgspec
 
 from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.events import (
     EvalEvent,
     Event,
@@ -36,6 +37,7 @@ from llm_as_judge.events import (
     UsageEvent,
 )
 from llm_as_judge.files import cut, naming
+from llm_as_judge.types import Completion, Exchange, Execution, OperatorCall, Problem, Question, Rollout
 
 logger = logging.getLogger(__name__)
 
@@ -45,10 +47,11 @@ _LONGEST = (100, 200, 800, 4_000, 20_000)  # characters of a text: the last that
 _FEWEST = 64  # items that are kept of any list
 _KIND = re.compile(rb'"kind": ?"(\w+)"')
 _HEAD = 120  # bytes of a line that contain its kind
+_OLD = "read the file with that version, or move it away and run again"
 _PROMPTS = 5_000  # prompts kept until their step is finished
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class FinishedStep:
     """A step with everything that belongs to it; ``system`` is the system prompt that all problems share."""
 
@@ -61,10 +64,10 @@ class FinishedStep:
     def members(self) -> Iterator[tuple[RolloutEvent, int, PromptEvent]]:
         """Each rollout with its number in its group and its prompt, without text if the log lacks it."""
         numbers = Counter[str]()
-        for rollout in self.rollouts:
-            numbers[rollout.problem] += 1
-            missing = PromptEvent(problem=rollout.problem, user="", question=rollout.problem)
-            yield rollout, numbers[rollout.problem], self.prompts.get(rollout.problem, missing)
+        for event in self.rollouts:
+            numbers[problem := event.rollout.problem.question.id] += 1
+            missing = PromptEvent(problem=problem, user="", question=problem)
+            yield event, numbers[problem], self.prompts.get(problem, missing)
 
 
 class EventLog(AbstractContextManager["EventLog"]):
@@ -102,18 +105,42 @@ def encoded(event: Event) -> bytes:
     """The event's line without its end."""
     if not isinstance(event, RolloutEvent):
         return msgspec.json.encode(plain(event))
-    # Text and workflow, the part that readers need most, are hardly cut.
-    own = json_data({"text": event.text, "workflow": event.workflow}, _LONGEST[-1])
-    replace = dataclasses.replace
-    attempts = [replace(attempt, execution=replace(attempt.execution, calls=())) for attempt in event.attempts]
-    least = msgspec.structs.replace(event, calls=(), judged=(), attempts=attempts)
-    line = msgspec.json.encode(plain(least, _LONGEST[0]) | own)
+    event = msgspec.structs.replace(event, rollout=_logged(event.rollout))
+    line = msgspec.json.encode(plain(msgspec.structs.replace(event, rollout=bare(event.rollout)), _LONGEST[0]))
     for longest in _LONGEST:  # not from the longest: it may take much memory
-        longer = msgspec.json.encode(plain(event, longest) | own)
+        longer = msgspec.json.encode(plain(event, longest))
         if len(longer) > ROLLOUT_BYTES:
             break
         line = longer
     return line
+
+
+def _logged(rollout: Rollout) -> Rollout:
+    """What a log has of a rollout: no token ids, no texts of the question, no hidden tests where there are answers."""
+    question, reference, completion = rollout.problem.question, rollout.problem.reference, rollout.completion
+    return replace(
+        rollout,
+        problem=Problem(
+            Question(question.id, "", question.domain, dataset=question.dataset, like=question.like),
+            replace(reference, tests="" if reference.answers else reference.tests),
+        ),
+        completion=replace(completion, prompt_ids=(), token_ids=(), logprobs=(), mask=(), dropped=completion.written),
+        execution=replace(rollout.execution, crashes=()),
+    )
+
+
+def bare(rollout: Rollout) -> Rollout:
+    """A rollout without the texts of its calls and of the judge, but with all figures."""
+
+    def cut_down(run: Execution) -> Execution:
+        return replace(run, calls=tuple(call.bare for call in run.calls))
+
+    return replace(
+        rollout,
+        execution=cut_down(rollout.execution),
+        verdict=replace(rollout.verdict, exchanges=()),
+        attempts=tuple(replace(attempt, execution=cut_down(attempt.execution)) for attempt in rollout.attempts),
+    )
 
 
 def plain(event: Event, longest: int | None = None) -> dict[str, Any]:
@@ -216,6 +243,8 @@ class LogReader:
             return None
         try:
             fields = msgspec.json.decode(line)
+            if kind == "rollout" and "problem" in fields:
+                raise DataError(f"{self.path}: rollouts in the format of an earlier version; {_OLD}")
             if kind in _KINDS:
                 nan = kind in ("step", "eval")  # their numbers may be NaN, which is null in JSON
                 return msgspec.convert(measured(fields) if nan else fields, _KINDS[kind])
@@ -297,7 +326,8 @@ _KINDS: Mapping[str, type[Event]] = {str(of.__struct_config__.tag): of for of in
 def json_data(value: Any, longest: int | None = None) -> Any:
     """``value`` as JSON data; unknown types as ``str``.
 
-    With ``longest``, texts are cut in the middle to that many characters, and lists to a tenth as many items.
+    With ``longest``, texts are cut in the middle to that many characters, and lists to a tenth as many items, except
+    calls and exchanges, whose figures count. Fields of dataclasses that have their default are left out.
     """
     if isinstance(value, str):
         value = value if longest is None else cut(value, longest)
@@ -309,14 +339,18 @@ def json_data(value: Any, longest: int | None = None) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, int):
         return value if abs(value) < 2**63 else str(value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: json_data(getattr(value, field.name), longest) for field in dataclasses.fields(value)}
+    if is_dataclass(value) and not isinstance(value, type):
+        # Text and workflow, the part that readers need most, are hardly cut.
+        most = _LONGEST[-1] if longest and isinstance(value, Rollout | Completion) else longest
+        own = {f.name: item for f in fields_of(value) if (item := getattr(value, f.name)) != f.default}
+        return {name: json_data(item, most if isinstance(item, str) else longest) for name, item in own.items()}
     items = sys.maxsize if longest is None else max(_FEWEST, longest // 10)
     if isinstance(value, Mapping):
         pairs = islice(value.items(), items)
         return {json_data(str(key)[:longest]): json_data(item, longest) for key, item in pairs}
     if isinstance(value, (list, tuple, set, frozenset)):
         kept = list(value)
-        kept = kept if len(kept) <= items else [*kept[: items // 2], *kept[-(items // 2) :]]
+        counted = bool(kept) and isinstance(kept[0], OperatorCall | Exchange)
+        kept = kept if counted or len(kept) <= items else [*kept[: items // 2], *kept[-(items // 2) :]]
         return [json_data(item, longest) for item in kept]
     return json_data(str(value), longest)

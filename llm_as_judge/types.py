@@ -1,7 +1,7 @@
 """Core data types, as frozen dataclasses. Standard library only; no behaviour beyond derived values."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 #: The built-in domains. Each names a kind of answer: a number or formula, the source of a function, text.
@@ -69,6 +69,12 @@ class Reference:
         return self.tests or next(iter(self.answers), None)
 
     @property
+    def shown(self) -> tuple[str, ...]:
+        """What the log and its viewers show: the answers; without any, the hidden tests."""
+        tests = (self.tests,) if self.tests else ()
+        return self.answers or tests or (("no answer",) if self.unanswerable else ())
+
+    @property
     def given(self) -> bool:
         """Whether there is anything to compare an answer with."""
         return self.unanswerable or self.first is not None
@@ -109,6 +115,7 @@ class Completion:
     prefill: str = ""  # beginning of the reply in the prompt, which the text continues
     verbatim: bool = False  # not sampled: the text is the workflow itself
     mask: tuple[bool, ...] = ()  # of each token id, whether it was sampled; (): all were
+    dropped: int = 0  # sampled tokens whose ids are not kept, in a log
 
     @property
     def sampled(self) -> tuple[bool, ...]:
@@ -118,7 +125,7 @@ class Completion:
     @property
     def written(self) -> int:
         """Number of sampled tokens."""
-        return sum(self.mask) if self.mask else len(self.token_ids)
+        return self.dropped + sum(self.sampled)
 
 
 #: Called with a completion's problem, its index in the group, and itself.
@@ -174,6 +181,13 @@ class OperatorCall:
     def cost(self) -> float:
         return sum(e.cost for e in self.exchanges)
 
+    @property
+    def bare(self) -> "OperatorCall":
+        """The call without texts, and with one exchange that has the sums of all."""
+        read, seconds = sum(e.prompt_tokens for e in self.exchanges), sum(e.seconds for e in self.exchanges)
+        whole = Exchange("", "", "", read, self.tokens - read, self.cost, seconds)
+        return replace(self, arguments={}, result={}, exchanges=(whole,), error="")
+
 
 @dataclass(frozen=True, slots=True)
 class Crash:
@@ -210,11 +224,6 @@ class Execution:
     def tokens(self) -> int:
         """Executor tokens, prompts and replies."""
         return sum(c.tokens for c in self.calls)
-
-    @property
-    def weighed_tokens(self) -> float:
-        """Tokens of the default executor for the same cost."""
-        return sum(c.tokens * c.weight for c in self.calls)
 
     @property
     def cost(self) -> float:
@@ -283,14 +292,40 @@ class Rollout:
         return (*(attempt.execution for attempt in self.attempts), self.execution)
 
     @property
-    def tokens(self) -> int:
-        """Executor tokens of all attempts."""
-        return sum(run.tokens for run in self.executions)
+    def calls(self) -> tuple[OperatorCall, ...]:
+        """The calls of all attempts."""
+        return tuple(call for run in self.executions for call in run.calls)
 
     @property
-    def first(self) -> Execution:
-        """The run of the first attempt."""
-        return self.executions[0]
+    def tokens(self) -> int:
+        """Executor tokens of all attempts, as the other figures."""
+        return sum(call.tokens for call in self.calls)
+
+    @property
+    def weighed_tokens(self) -> float:
+        """Tokens of the default executor for the same cost."""
+        return sum(call.tokens * call.weight for call in self.calls)
+
+    @property
+    def cost(self) -> float:
+        return sum(call.cost for call in self.calls)
+
+    @property
+    def seconds(self) -> float:
+        return sum(run.seconds for run in self.executions)
+
+    @property
+    def first(self) -> "Rollout":
+        """The rollout as if the first attempt had been the only one."""
+        if not self.attempts:
+            return self
+        first, verdict = self.attempts[0], replace(self.verdict, correct=self.attempts[0].correct)
+        return replace(self, workflow=first.workflow, execution=first.execution, verdict=verdict, attempts=())
+
+    @property
+    def trouble(self) -> str:
+        """Why the workflow failed or could not be scored."""
+        return self.verdict.reason or self.execution.error
 
     @property
     def valid(self) -> bool:
@@ -304,3 +339,7 @@ class Group:
 
     problem: Problem
     rollouts: Sequence[Rollout]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [rollout.verdict for rollout in self.rollouts]

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scorer, reason_of, shared_scorer
+from llm_as_judge.integrations.score import RECORD, Scorer, shared_scorer
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.types import Attempt, Rollout
 
@@ -97,7 +97,7 @@ def facts(rollout: Rollout) -> dict[str, Any]:
     Nothing of the reference or the hidden tests, both of which a judge's reason may quote: of tests only whether they
     passed, and reference answers in a model's words are masked.
     """
-    execution, verdict, reason = rollout.execution, rollout.verdict, reason_of(rollout)
+    execution, verdict, reason = rollout.execution, rollout.verdict, rollout.trouble
     if verdict.tier == "tests" and verdict.correct is not None:
         reason = reason.partition(":")[0]
     elif verdict.tier in ("llm", "rubric"):

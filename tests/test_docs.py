@@ -14,7 +14,7 @@ import pytest
 import typer.main
 from helpers.finished import run_settings
 from helpers.processes import program
-from helpers.run_logs import read_events
+from helpers.run_logs import read_rollouts
 from test_layers import LAYERS
 
 from llm_as_judge.commands.app import app
@@ -189,7 +189,7 @@ def test_every_command_of_the_quickstart_works(here: Path, address: str) -> None
     assert "2 answers of 2 records, 0 faults" in done.stdout and "Twice" in done.stdout
     assert (here / "my-policy/adapter_model.safetensors").is_file()
     (log,) = (here / "logs").rglob("brief.jsonl")
-    terms = [event["terms"] for event in read_events(log) if event["kind"] == "rollout" and event["terms"]]
+    terms = [event.rollout.reward.terms for event in read_rollouts(log) if event.rollout.reward.terms]
     assert terms and all("my_rewards.py:brevity" in of for of in terms)
 
 

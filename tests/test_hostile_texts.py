@@ -20,10 +20,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
 import pytest
 from helpers.judging import asked
-from helpers.rollouts import record_of
 
 from llm_as_judge import types
 from llm_as_judge.answers import algebra
@@ -32,7 +30,7 @@ from llm_as_judge.answers.metrics import Metric, scores
 from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.evaluation.voting import _chosen
-from llm_as_judge.events import PromptEvent
+from llm_as_judge.events import PromptEvent, RolloutEvent
 from llm_as_judge.files import cut
 from llm_as_judge.judging import extracting
 from llm_as_judge.judging.grading import Ranking
@@ -191,10 +189,11 @@ def official_metric(name: Metric, text: str) -> object:
 
 
 def vote(domain: types.Domain) -> Callable[[str], Coroutine[Any, Any, object]]:
-    drafts = [record_of(0, 0, rollout("short"))] * 2
-    return lambda text: _chosen(
-        PROBLEMS[domain], [msgspec.structs.replace(draft, answer=text) for draft in drafts], Scripted(text).run_code
-    )
+    def voted(text: str) -> Coroutine[Any, Any, object]:
+        draft = replace(rollout("short"), execution=types.Execution("finished", text))
+        return _chosen(types.Group(PROBLEMS[domain], [draft] * 2), Scripted(text).run_code)
+
+    return voted
 
 
 #: Reader -> characters of the largest text that reaches it.
@@ -218,7 +217,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
     "public test": (KEPT, lambda text: run_assert(Scripted(text).run_code, text, "assert f(1) == 2")),
     "reward": (KEPT, reward),
     "reward of arguments": (2_000_000, compare_calls),
-    "log": (KEPT, lambda text: encoded(record_of(0, 0, rollout(text)))),
+    "log": (KEPT, lambda text: encoded(RolloutEvent(rollout=rollout(text)))),
     "log of a prompt": (KEPT, lambda text: encoded(PromptEvent(problem="p", question=text, user=text, examples=1))),
     "endpoint": (1_000_000, read_response),
 }

@@ -9,16 +9,15 @@ from random import Random
 import pytest
 import torch
 from helpers.finished import EMBEDDED
-from helpers.rollouts import problem, record_of, rollout
+from helpers.rollouts import alone, problem, rollout
 from helpers.update_case import batch, fresh
 from torch.nn.functional import logsigmoid
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.evaluation.evaluate import Given
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.operators.catalog import OPERATORS
-from llm_as_judge.types import Problem, Question
+from llm_as_judge.types import Group, Problem, Question
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks/methods"))
 
@@ -27,19 +26,18 @@ from choosers import CHOOSERS
 from score_dpo import BETA, Pair, learn, log_probabilities, scaled, score_dpo_loss
 
 
-def records(share: float, tokens: int = 10, count: int = 20) -> list[RolloutEvent]:
-    made = [rollout(problem(f"p{i}", "math"), i < share * count, tokens=tokens) for i in range(count)]
-    return [record_of(i, 0, one) for i, one in enumerate(made)]
+def groups(share: float, tokens: int = 10, count: int = 20) -> list[Group]:
+    return alone(rollout(problem(f"p{i}", "math"), i < share * count, tokens=tokens) for i in range(count))
 
 
 async def searched(budget: int, seed: int = 0) -> tuple[Tree, list[str]]:
     """Programs are good, reviewed programs better, and an ensemble of them best, which takes three edits."""
     tried: list[str] = []
 
-    async def trial(text: str) -> Sequence[RolloutEvent]:
+    async def trial(text: str) -> Sequence[Group]:
         tried.append(text)
         score = 0.2 + 0.3 * ("Programmer" in text) + 0.2 * ("Review" in text) + 0.2 * ("ScEnsemble" in text)
-        return records(score if "Programmer" in text else 0.2)
+        return groups(score if "Programmer" in text else 0.2)
 
     rng = Random(seed)
     return await grow(first_round("math"), RandomEditor("math", OPERATORS, rng), trial, budget, rng), tried
@@ -102,9 +100,8 @@ async def test_gepa_keeps_what_is_right_more_often_and_ends_with_its_tokens(monk
     pytest.importorskip("gepa", reason="gepa is not installed: make peers")
     import gepa_search
 
-    async def evaluate(problems: Sequence[Problem], author: Given, parts: object) -> list[RolloutEvent]:
-        made = [rollout(one, "Programmer" in author.source(one.question), tokens=10) for one in problems]
-        return [record_of(i, 0, one) for i, one in enumerate(made)]
+    async def evaluate(problems: Sequence[Problem], author: Given, parts: object) -> list[Group]:
+        return alone(rollout(one, "Programmer" in author.source(one.question), tokens=10) for one in problems)
 
     async def propose(domain: str, text: str, examples: Sequence[object]) -> str:
         return text.replace("Custom", "Programmer") if domain == "math" else text

@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import os
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.cli import CommandLine
 from helpers.rollouts import problem, rollout
-from helpers.run_logs import read_events, write
+from helpers.run_logs import read_events, read_rollouts, write
 
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import (
     CheckpointEvent,
     EvalEvent,
@@ -28,9 +31,8 @@ from llm_as_judge.events import (
     UsageEvent,
 )
 from llm_as_judge.files import locked, write_whole
-from llm_as_judge.rl.report import rollout_event
-from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, is_log
-from llm_as_judge.types import Exchange, Execution, OperatorCall
+from llm_as_judge.runlog import ROLLOUT_BYTES, EventLog, FinishedStep, LogReader, encoded, is_log
+from llm_as_judge.types import Completion, Crash, Exchange, Execution, OperatorCall, Problem, Question, Reference
 
 
 def test_a_full_disk_or_a_folder_in_the_way_leaves_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "run.jsonl"
     events: list[Event] = [
         RunEvent(id="a", config="training:\n  max_steps: 3\n", resumed_from=None),
-        rollout_event(rollout(problem("p", "math"), True), step=1, advantage=0.5),
+        RolloutEvent(step=1, advantage=0.5, rollout=rollout(problem("p", "math"), True)),
         StepReport(step=1, accuracy=0.5, kl=math.nan, domain_accuracy={"math": 0.5, "qa": math.nan}),
         UsageEvent(step=1, models={"executor": {"calls": 3, "cost": 0.5}}),
         EvalEvent(step=1, scores={"overall": 0.25, "qa": math.nan}),
@@ -84,7 +86,7 @@ def test_events_come_back_as_they_were_written(tmp_path: Path) -> None:
     assert math.isnan(read.kl) and math.isnan(read.domain_accuracy["qa"]) and read.accuracy == 0.5
     made, back = events[1], found[1]
     assert isinstance(made, RolloutEvent) and isinstance(back, RolloutEvent)
-    assert back.source == made.source and list(back.calls) == list(made.calls) and back.advantage == 0.5
+    assert replace(back.rollout, problem=made.rollout.problem) == made.rollout and back.advantage == 0.5
     assert LogReader.read(tmp_path / "absent.jsonl").steps == []
 
 
@@ -106,16 +108,16 @@ def test_torn_unreadable_and_unknown_lines_are_skipped(tmp_path: Path, caplog: p
 
 
 def test_times_out_of_range_and_other_files_are_no_log(tmp_path: Path) -> None:
-    path, call = tmp_path / "run.jsonl", '{"name": "Custom", "arguments": {}, "result": {}, "seconds": -1e308}'
-    rollout = '"time": 1, "problem": "p", "domain": "qa", "outcome": "finished", "text": "", "correct": true'
+    path, made = tmp_path / "run.jsonl", rollout(problem("p", "qa"), True)
+    ran = RolloutEvent(rollout=replace(made, execution=replace(made.execution, seconds=2.0)))
+    whole = encoded(ran).decode()
     for line in (
         '{"kind": "step", "time": 1e308, "step": 1}', '{"kind": "step", "time": null, "step": 1}',
-        f'{{"kind": "rollout", {rollout}, "seconds": 1e308}}', f'{{"kind": "rollout", {rollout}, "calls": [{call}]}}',
+        whole.replace('"seconds":2.0', '"seconds":1e308'), whole.replace('"seconds":0.1', '"seconds":-1e308'),
     ):  # fmt: skip
         path.write_text(f"{line}\n")
         assert list(LogReader(path).new()) == [], line
-    path.write_text(f'{{"kind": "rollout", {rollout}, "calls": [{call.replace("-1e308", "1")}]}}\n')
-    assert len(list(LogReader(path).new())) == 1
+    assert len(list(LogReader(write(tmp_path / "whole.jsonl", ran)).new())) == 1
     contents = {b"": True, b'{"kind": "ru': True, b"a,b\n1,2\n": False, b'{\n  "a": 1\n}\n': False, b"\x00" * 99: False}
     for content, expected in contents.items():
         (tmp_path / "file").write_bytes(content)
@@ -159,11 +161,11 @@ def test_a_finished_step_has_its_rollouts_and_prompts(tmp_path: Path) -> None:
         tmp_path / "run.jsonl",
         RunEvent(id="a"),
         PromptEvent(problem="p", user="asked"),
-        rollout_event(made, step=1),
+        RolloutEvent(step=1, rollout=made),
         RunEvent(id="a"),  # the first session ended within its step
-        rollout_event(made, step=1),
+        RolloutEvent(step=1, rollout=made),
         StepReport(step=1),
-        rollout_event(made, step=2),
+        RolloutEvent(step=2, rollout=made),
     )
     (step,) = (found for found in LogReader(path).finished() if isinstance(found, FinishedStep))
     assert len(step.rollouts) == 1 and step.prompts["p"].user == "asked"
@@ -224,9 +226,32 @@ def test_a_rollout_takes_a_bounded_part_of_the_log(tmp_path: Path) -> None:
     }
     for name, calls in cases.items():
         long = replace(made, execution=Execution("finished", "f" * 10**6, calls, "g" * 10**6))
-        path = write(tmp_path / f"{name}.jsonl", rollout_event(long, step=1))
+        path = write(tmp_path / f"{name}.jsonl", RolloutEvent(step=1, rollout=long))
         (found,) = LogReader(path).new()
         assert path.stat().st_size <= ROLLOUT_BYTES, name
-        assert isinstance(found, RolloutEvent) and found.source == made.workflow
-        assert len(found.calls) == 24 or not name.startswith("24")
-        assert "characters cut" in (found.answer or "")
+        assert isinstance(found, RolloutEvent) and found.rollout.workflow == made.workflow
+        assert (found.rollout.tokens, len(found.rollout.calls)) == (long.tokens, len(calls))
+        assert "characters cut" in (found.rollout.execution.answer or "")
+
+
+def test_a_log_has_neither_token_ids_nor_hidden_parts_of_the_problem(tmp_path: Path) -> None:
+    completion = Completion("text", (7001,), (7002, 7003), (-7.004, 0.0), "stop", mask=(True, False))
+    question = Question("p", "a 7.text", "code", "7.context", "f", ("7.public",), prelude="7.prelude")
+    ran = Execution("finished", "12", crashes=(Crash("Own", "7.place", "7.traceback"),))
+    for reference, shown in ((Reference(("12",), "7.hidden"), "12"), (Reference(tests="a test"), "a test")):
+        of = Problem(question, reference, "7.file", "7.benchmark")
+        made = replace(rollout(of, True), completion=completion, execution=ran)
+        path = write(tmp_path / f"{shown}.jsonl", RolloutEvent(rollout=made, time=1.0))
+        (read,) = read_rollouts(path)
+        assert not re.findall(r"700\d|7\.\w+", path.read_text()) and encoded(read) == path.read_bytes().rstrip()
+        assert read.rollout.problem.reference.shown == (shown,) and read.rollout.completion.written == 1
+
+
+def test_rollouts_of_an_earlier_version_are_refused_and_its_steps_are_read(tmp_path: Path, cli: CommandLine) -> None:
+    path = write(tmp_path / "run.jsonl", RunEvent(id="old"), StepReport(step=1, accuracy=0.5))
+    with open(path, "a") as file:
+        file.write('{"kind":"rollout","time":1.0,"problem":"p","domain":"qa","outcome":"finished","correct":true}\n')
+    assert re.search(r"right +50 %", cli("monitor", str(path), "--once"))
+    assert "run.jsonl: rollouts in the format of an earlier version; read" in cli.refused("analyze", str(path))
+    with pytest.raises(DataError, match="move it away and run again"):
+        Ledger(path, resume=True)

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 from helpers.finished import EMBEDDED, FinishedRun
-from helpers.run_logs import read_events
+from helpers.run_logs import read_events, read_rollouts
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.operators import catalog
-from llm_as_judge.types import DOMAINS
+from llm_as_judge.types import DOMAINS, Exchange, Rollout
 
 ROOT = Path(__file__).parents[1]
 NANO = ROOT / "config/operator_descriptions/nano.yaml"
@@ -26,6 +26,7 @@ NANO = ROOT / "config/operator_descriptions/nano.yaml"
 class Trace:
     run: FinishedRun
     events: list[dict[str, Any]]
+    rollouts: list[Rollout]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [event for event in self.events if event["kind"] == kind]
@@ -33,18 +34,19 @@ class Trace:
     @property
     def asked(self) -> list[str]:
         """Prompts to executor and judge."""
-        judged = [exchange for event in self.of("rollout") for exchange in event["judged"]]
-        return [exchange["prompt"] for exchange in [*judged, *exchanges(self.of("rollout"))]]
+        judged = [exchange for rollout in self.rollouts for exchange in rollout.verdict.exchanges]
+        return [exchange.prompt for exchange in [*judged, *exchanges(self.rollouts)]]
 
 
-def exchanges(rollouts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def exchanges(rollouts: list[Rollout]) -> list[Exchange]:
     """Those with the executor."""
-    return [exchange for event in rollouts for call in event["calls"] for exchange in call["exchanges"]]
+    return [exchange for rollout in rollouts for call in rollout.calls for exchange in call.exchanges]
 
 
 @pytest.fixture(scope="module")
 def trace(finished_run: FinishedRun) -> Trace:
-    return Trace(finished_run, list(read_events(finished_run.log)))
+    rollouts = [event.rollout for event in read_rollouts(finished_run.log)]
+    return Trace(finished_run, list(read_events(finished_run.log)), rollouts)
 
 
 def test_layer_1_shows_the_policy_operators_guidance_and_problem(trace: Trace) -> None:
@@ -68,29 +70,30 @@ def test_layer_2_precedes_the_operators_own_prompts(trace: Trace) -> None:
 
 def test_the_buffer_fills_persists_and_comes_back_as_an_example_frozen_within_a_step(trace: Trace) -> None:
     prompts, size = trace.of("prompt"), 3
-    assert {(p["step"], p["problem"]) for p in prompts} == {(r["step"], r["problem"]) for r in trace.of("rollout")}
+    ran = {(e["step"], e["rollout"]["problem"]["question"]["id"]) for e in trace.of("rollout")}
+    assert {(p["step"], p["problem"]) for p in prompts} == ran
     assert not any(prompt["examples"] for prompt in prompts[:size])  # the buffer is empty until the first step ends
     shown = [prompt for prompt in prompts[size:] if prompt["examples"]]
     assert shown and all("Example workflow:\nclass Workflow" in prompt["user"] for prompt in shown)
     kept = [json.loads(line) for path in (trace.run.folder / "buffer").rglob("*.jsonl") for line in path.open()]
-    right = {event["problem"] for event in trace.of("rollout") if event["correct"]}
+    right = {rollout.problem.question.id for rollout in trace.rollouts if rollout.verdict.correct}
     assert kept and {entry["problem_id"] for entry in kept} <= right
 
 
 def test_every_reward_term_moves_the_reward(trace: Trace) -> None:
     weights = load_config(EMBEDDED, trace.run.overrides).reward.reward_weights
     signs = {"repetition": -1.0}
-    scored = [event for event in trace.of("rollout") if event["reward"] is not None]
+    scored = [rollout.reward for rollout in trace.rollouts if rollout.reward.total is not None]
     assert scored
-    for event in scored:
-        parts = {name: signs.get(name, 1.0) * weights[name] * event["terms"][name] for name in weights}
-        assert event["reward"] == pytest.approx(sum(parts.values()))
+    for reward in scored:
+        parts = {name: signs.get(name, 1.0) * weights[name] * reward.terms[name] for name in weights}
+        assert reward.total == pytest.approx(sum(parts.values()))
     for term in weights:
-        assert len({event["terms"][term] for event in scored}) > 1, f"{term} is constant"
+        assert len({reward.terms[term] for reward in scored}) > 1, f"{term} is constant"
 
 
 def test_the_judges_tiers_decide_and_are_named(trace: Trace) -> None:
-    tiers = {event["tier"] for event in trace.of("rollout") if event["outcome"] == "finished"}
+    tiers = {rollout.verdict.tier for rollout in trace.rollouts if rollout.valid}
     assert {"rules", "tests", "llm"} <= tiers
     assert any(prompt.startswith("Question: ") and "<true_false>" in prompt for prompt in trace.asked)
 
@@ -98,9 +101,10 @@ def test_the_judges_tiers_decide_and_are_named(trace: Trace) -> None:
 def test_truncation_and_temperature_are_counted_and_logged(trace: Trace) -> None:
     for step in trace.of("step"):
         assert step["temperature"] == 1.0
-        cut = [e for e in trace.of("rollout") if e["step"] == step["step"] and e["finish_reason"] == "length"]
+        own = [r for r, e in zip(trace.rollouts, trace.of("rollout"), strict=True) if e["step"] == step["step"]]
+        cut = [rollout for rollout in own if rollout.completion.finish_reason == "length"]
         assert math.isclose(step["truncated"], len(cut) / 9)
-        assert all(event["outcome"] == "invalid" for event in cut)
+        assert all(rollout.execution.outcome == "invalid" for rollout in cut)
 
 
 def test_the_tokens_of_executor_and_judge_are_logged_with_every_step(trace: Trace) -> None:
@@ -110,12 +114,10 @@ def test_the_tokens_of_executor_and_judge_are_logged_with_every_step(trace: Trac
         totals = [event["models"][role]["prompt_tokens"] for event in (first, second, whole)]
         assert 0 < totals[0] <= totals[1] <= totals[2]
     executor = {name: n - first["models"]["executor"][name] for name, n in second["models"]["executor"].items()}
-    rollouts = trace.of("rollout")
-    asked = exchanges([event for event in rollouts if event["step"] == 2])
+    asked = exchanges(trace.rollouts[9:])
     assert executor["calls"] + executor["cached"] >= len(asked) > 0 and executor["prompt_tokens"] > 0
     # Equal requests of a group are sent once, and count in full in each rollout.
     assert first["models"]["executor"]["cached"] > 0
-    assert len({exchange["prompt"] for exchange in exchanges(rollouts)}) < len(exchanges(rollouts))
-    for event in rollouts:
-        tokens = [exchange[name] for exchange in exchanges([event]) for name in ("prompt_tokens", "completion_tokens")]
-        assert event["executor_tokens"] == sum(tokens) and all(tokens)
+    sent = exchanges(trace.rollouts)
+    assert len({exchange.prompt for exchange in sent}) < len(sent)
+    assert all(exchange.prompt_tokens and exchange.completion_tokens for exchange in sent)

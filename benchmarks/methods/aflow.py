@@ -26,11 +26,10 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.comparison import FIRST_ROUND
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import mean
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import extract_code
-from llm_as_judge.types import Domain, Problem, Question
+from llm_as_judge.types import Domain, Group, Problem, Question
 from llm_as_judge.workflow import recipes
 from llm_as_judge.workflow.contract import contract
 from llm_as_judge.workflow.lint.check import lint
@@ -74,16 +73,16 @@ class Editor(Protocol):
 
 
 async def grow(
-    root: str, editor: Editor, trial: Callable[[str], Awaitable[Sequence[RolloutEvent]]], budget: int, rng: Random
+    root: str, editor: Editor, trial: Callable[[str], Awaitable[Sequence[Group]]], budget: int, rng: Random
 ) -> Tree:
     """Stops before a trial that, at the mean cost so far, would exceed ``budget``; the root is always tried."""
     nodes, ended, spent = list[Node](), set[int](), 0
 
     async def add(text: str, parent: int | None = None, what: str = "") -> int:
-        records = await trial(text)
-        score = mean([float(record.correct) for record in records if record.correct is not None])
-        tokens = sum(record.executor_tokens for record in records)
-        nodes.append(Node(text, 0.0 if math.isnan(score) else score, tokens / max(1, len(records)), parent, what))
+        rollouts = [rollout for group in await trial(text) for rollout in group.rollouts]
+        score = mean([float(r.verdict.correct) for r in rollouts if r.verdict.correct is not None])
+        tokens = sum(rollout.tokens for rollout in rollouts)
+        nodes.append(Node(text, 0.0 if math.isnan(score) else score, tokens / max(1, len(rollouts)), parent, what))
         return tokens
 
     spent += await add(root)
@@ -198,7 +197,7 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
                 rules = contract(operators, config.workflow.max_calls)
                 editor = ModelEditor(services.clients["executor"], rules, domain)
 
-            async def trial(text: str, on: Sequence[Problem] = tried_on[:VALIDATION]) -> Sequence[RolloutEvent]:
+            async def trial(text: str, on: Sequence[Problem] = tried_on[:VALIDATION]) -> Sequence[Group]:
                 return await evaluate(on, Given(lambda question: text), services.official)
 
             share = round(budget * len(own) / len(problems)) if tried_on else 0
@@ -206,8 +205,8 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
             texts[name], spent = tree.best.text, spent + tree.tokens
             print(f"{name}: {len(tree.nodes)} workflows tried, {tree.best.score:.0%} with {lint(tree.best.text).shape}")
         author = Given(lambda question: texts[dataset_of(question)])
-        records = await evaluate(problems, author, services.official)
-    report("AFlow-style search", records, spent)
+        groups = await evaluate(problems, author, services.official)
+    report("AFlow-style search", groups, spent)
 
 
 if __name__ == "__main__":

@@ -102,18 +102,18 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
         while spent < budget and len(questions) < len(training):
             drawn = training[len(questions) : len(questions) + SWEEP]
             matrix = await measure(drawn, services.official, plans=names)
-            for problem, records in zip(drawn, matrix.problems, strict=True):
+            for problem, group in zip(drawn, matrix.problems, strict=True):
                 questions.append(problem.question)
-                right.append([float(bool(records[name].correct)) for name in names])
-                used = torch.tensor([records[name].executor_tokens for name in names])
+                right.append([float(verdict.correct is True) for verdict in group.verdicts])
+                used = torch.tensor([rollout.tokens for rollout in group.rollouts])
                 tokens, spent = tokens + used, spent + int(used.sum())
         asked = [problem.question for problem in problems]
         for name, learn in CHOOSERS.items():
             expected = learn(questions, torch.tensor(right))(asked) - PRICE * tokens / len(questions)
             chosen = {q.id: names[int(i)] for q, i in zip(asked, expected.argmax(1), strict=True)}
             author = Given(lambda question, of=chosen: workflow(SHAPES[of[question.id]], question.domain))
-            records = await evaluate(problems, author, services.official)
-            report(f"{name}, from {len(questions)} problems", records, spent)
+            groups = await evaluate(problems, author, services.official)
+            report(f"{name}, from {len(questions)} problems", groups, spent)
 
 
 if __name__ == "__main__":

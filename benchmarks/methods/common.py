@@ -7,8 +7,8 @@ from typing import Any
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.evaluation.baselines import row
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import json_text
+from llm_as_judge.types import Group
 
 
 def arguments(description: str, **own: str) -> tuple[Any, ...]:
@@ -27,9 +27,9 @@ def arguments(description: str, **own: str) -> tuple[Any, ...]:
     return load_config(given.config, given.set), given.tokens, given.limit, *(getattr(given, name) for name in own)
 
 
-def report(name: str, records: Sequence[RolloutEvent], tokens: int) -> None:
+def report(name: str, groups: Sequence[Group], tokens: int) -> None:
     """Prints one line: accuracy in percent with its interval, and tokens used and needed per problem."""
-    found = row(name, [[record] for record in records])
+    found = row(name, groups)
     share = found.overall
     right = f"{100 * share.value:.1f} % right [{100 * share.low:.0f}-{100 * share.high:.0f}] of {share.n} problems"
     print(f"{name}: {right}, {found.tokens:.0f} executor tokens per problem, {tokens:,} for the method")

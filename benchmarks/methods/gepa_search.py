@@ -29,10 +29,9 @@ from llm_as_judge.assembly.problems import heldout_problems, open_problems
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import Given, evaluate
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rl.rollout import RolloutParts, extract_code
-from llm_as_judge.types import Problem
+from llm_as_judge.types import Problem, Rollout
 from llm_as_judge.workflow.contract import contract
 from llm_as_judge.workflow.lint.check import lint
 
@@ -64,7 +63,7 @@ class Adapter:
     tokens: int = 0
     before: int = 0  # at the last look of ``ended``
     idle: int = 0
-    known: dict[tuple[str, str], RolloutEvent] = field(default_factory=dict)  # by workflow and problem
+    known: dict[tuple[str, str], Rollout] = field(default_factory=dict)  # by workflow and problem
 
     def ended(self, budget: int) -> bool:
         """Whether ``budget`` is spent, or nothing new was run in the last rounds."""
@@ -74,23 +73,24 @@ class Adapter:
 
     def evaluate(
         self, batch: list[Problem], candidate: dict[str, str], capture_traces: bool = False
-    ) -> EvaluationBatch[Any, RolloutEvent]:
-        records = self._wait(self._records(batch, candidate))
-        traces = list(zip(batch, records, strict=True)) if capture_traces else None
-        return EvaluationBatch(records, [float(bool(record.correct)) for record in records], traces)
+    ) -> EvaluationBatch[Any, Rollout]:
+        rollouts = self._wait(self._rollouts(batch, candidate))
+        right = [float(bool(rollout.verdict.correct)) for rollout in rollouts]
+        return EvaluationBatch(rollouts, right, rollouts if capture_traces else None)
 
     def make_reflective_dataset(
-        self, candidate: dict[str, str], eval_batch: EvaluationBatch[Any, RolloutEvent], components_to_update: list[str]
+        self, candidate: dict[str, str], eval_batch: EvaluationBatch[Any, Rollout], components_to_update: list[str]
     ) -> dict[str, list[dict[str, Any]]]:
         return {
             name: [
                 {
-                    "problem": problem.question.text, "calls": [f"{call.name}: {call.result}" for call in record.calls],
-                    "answer": record.answer, "reference": record.reference, "right": record.correct,
-                    "error": record.error,
+                    "problem": rollout.problem.question.text,
+                    "calls": [f"{call.name}: {call.result}" for call in rollout.execution.calls],
+                    "answer": rollout.execution.answer, "reference": rollout.problem.reference.shown,
+                    "right": rollout.verdict.correct, "error": rollout.execution.error,
                 }
-                for problem, record in eval_batch.trajectories or ()
-                if problem.question.domain == name
+                for rollout in eval_batch.trajectories or ()
+                if rollout.problem.question.domain == name
             ]
             for name in components_to_update
         }  # fmt: skip
@@ -109,15 +109,15 @@ class Adapter:
 
         return asyncio.run_coroutine_threadsafe(awaited(), self.loop).result()
 
-    async def _records(self, problems: Sequence[Problem], candidate: Mapping[str, str]) -> list[RolloutEvent]:
+    async def _rollouts(self, problems: Sequence[Problem], candidate: Mapping[str, str]) -> list[Rollout]:
         keys = {p.question.id: (candidate[p.question.domain], p.question.id) for p in problems}
         new = list({p.question.id: p for p in problems if keys[p.question.id] not in self.known}.values())
         made = await evaluate(new, Given(lambda question: candidate[question.domain]), self.parts)
-        if any(record.correct is None for record in made):
+        if any(rollout.verdict.correct is None for group in made for rollout in group.rollouts):
             raise RuntimeError("a rollout is unscored: see the log of the executor, and start again")
-        for problem, record in zip(new, made, strict=True):
-            self.known[keys[problem.question.id]] = record
-            self.tokens += record.executor_tokens
+        for rollout in (rollout for group in made for rollout in group.rollouts):
+            self.known[keys[rollout.problem.question.id]] = rollout
+            self.tokens += rollout.tokens
         return [self.known[keys[p.question.id]] for p in problems]
 
 
@@ -191,11 +191,11 @@ async def run(config: Config, budget: int, limit: int | None, replies: str | Non
         propose: Propose = recorded if replies else reflected if live else edited
         found, adapter = await search(config, budget, services.official, propose)
         best = found.best_candidate
-        records = await evaluate(problems, Given(lambda question: best[question.domain]), services.official)
+        groups = await evaluate(problems, Given(lambda question: best[question.domain]), services.official)
     shapes = ", ".join(f"{domain}: {lint(text).shape}" for domain, text in best.items())
     print(f"{len(found.candidates)} candidates kept, {len(adapter.known)} runs; {shapes}")
     kind = "recorded replies" if replies else "replies of the executor" if live else "random edits"
-    report(f"GEPA, {kind}", records, adapter.tokens)
+    report(f"GEPA, {kind}", groups, adapter.tokens)
 
 
 if __name__ == "__main__":

@@ -132,8 +132,8 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
             loss = learn(policy, optimizer, drawn, size, training.max_grad_norm) if drawn else float("nan")
             print(f"round {number + 1}: {len(groups)} problems, {len(pairs)} pairs, {spent:,} tokens, loss {loss:.3f}")
         trained = replace(author, version=training.seed + batches + 1)
-        records = await evaluate(heldout_problems(config.data, limit), trained, services.official)
-    report("ScoreFlow-style DPO", records, spent)
+        groups = await evaluate(heldout_problems(config.data, limit), trained, services.official)
+    report("ScoreFlow-style DPO", groups, spent)
 
 
 if __name__ == "__main__":

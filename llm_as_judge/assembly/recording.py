@@ -14,16 +14,14 @@ from llm_as_judge.config.identity import content_of, decisive, digest
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.data.catalog import metric_of
-from llm_as_judge.evaluation.evaluate import Author, evaluate
+from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
 from llm_as_judge.evaluation.records import Ledger
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import locked
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.judge import OFFICIAL
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.policy.device import on_device
-from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import Problem, Question
+from llm_as_judge.types import Group, Problem, Question
 
 
 @contextmanager
@@ -33,36 +31,19 @@ def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
         yield ledger
 
 
-async def recorded(
-    file: Path, problems: Sequence[Problem], author: Author, parts: RolloutParts, samples: int, resume: bool,
-    progress: Progress,
-) -> tuple[Sequence[RolloutEvent], int]:  # fmt: skip
-    """The records of all problems, and how many of them an earlier run wrote."""
-    count, advance = len(problems) * samples, partial(progress.advance, "workflows")
-    with recording(file, resume) as ledger:
-        known = len(ledger.known)
-        try:
-            records = await evaluate(problems, author, parts, advance, samples=samples, log=ledger)
-        finally:
-            if resume or len(ledger.known) < count:
-                progress.say(f"{len(ledger.known)} of {count} workflows are recorded in {file}")
-    return records, known
-
-
 async def policy_results(
     name: str, config: Config, checkpoint: Path | None = None, *, source: str, problems: Sequence[Problem],
     services: Services, progress: Progress, author: Author | None = None,
-) -> Sequence[RolloutEvent]:  # fmt: skip
-    """Records of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
+) -> Sequence[Group]:  # fmt: skip
+    """Rollouts of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
     reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
     """
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
-        if len(ledger.known) == len(problems):
-            return [ledger.known[key] for key in sorted(ledger.known)]
-        if author is None:
+        if author is None and len(ledger.known) < len(problems):
             author = policy = await on_device(load_author, config, checkpoint, progress=progress)
             await services.hosted.share(policy)
-        return await evaluate(problems, author, services.official, partial(progress.advance, name), log=ledger)
+        advance = partial(progress.advance, name)
+        return await evaluate(problems, author or Given(lambda _: ""), services.official, advance, log=ledger)
 
 
 async def tell_untrained(
@@ -81,7 +62,8 @@ async def tell_untrained(
             "policy to compare with", plain, source="untrained", problems=asked, services=services, progress=said,
             author=author,
         )  # fmt: skip
-        told |= {asked[r.index].question: None if r.correct is None else r.answer or "" for r in found}
+        for of, (rollout,) in ((group.problem.question, group.rollouts) for group in found):
+            told[of] = None if rollout.verdict.correct is None else rollout.execution.answer or ""
     ranking.untrained = told
 
 

@@ -82,7 +82,9 @@ class Tracking:
     def rollout(self, event: RolloutEvent) -> None:
         """A rollout of the step that ``step`` reports next."""
         if self._open and self.table_every and event.step % self.table_every == 0:
-            self._rows.append([getattr(event, "source" if name == "completion" else name) for name in COLUMNS])
+            rollout, verdict = event.rollout, event.rollout.verdict
+            judged = rollout.execution.answer, verdict.correct, verdict.reason, rollout.reward.total, event.advantage
+            self._rows.append([event.step, rollout.problem.question.id, rollout.workflow, *judged])
 
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)

@@ -20,7 +20,7 @@ from llm_as_judge.assembly.services import Services, open_services
 from llm_as_judge.assembly.tracking import Tracking, tracking
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor, evaluate
-from llm_as_judge.evaluation.records import read_records, write_records
+from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 from llm_as_judge.events import Event, LayersEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
@@ -30,6 +30,7 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.types import Group
 from llm_as_judge.views.terminal import validation_line
 
 
@@ -83,26 +84,24 @@ class Training:
     def trained(self) -> PolicyAuthor:
         return replace(self.author, version=self.trainer.step)
 
-    async def measure(self, name: str, author: PolicyAuthor) -> list[RolloutEvent]:
-        """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
+    async def measure(self, name: str, author: PolicyAuthor, resume: bool = False) -> list[Group]:
+        """Runs a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
         problems = self.problems.heldout
-        self.progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
-        records = await evaluate(problems, author, self.services.official, partial(self.progress.advance, name))
-        write_records(self._records(name), records)
-        self.tracked.evaluation(author.version, summarise(records), "heldout/")
-        return records
+        with Ledger(self._records(name), resume) as ledger:
+            if not (recorded := len(ledger.known) == len(problems)):
+                self.progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
+            advance = partial(self.progress.advance, name)
+            groups = await evaluate(problems, author, self.services.official, advance, log=ledger)
+        if not recorded:
+            self.tracked.evaluation(author.version, summarise(groups), "heldout/")
+        return groups
 
     async def measure_untrained(self) -> Summary:
-        """The held-out evaluation before the first step, of which a resumed run reads the records."""
-        name = "untrained policy"
-        if self.run.folder.resumed_from is None:
+        """The held-out evaluation before the first step."""
+        if not (resumed := self.run.folder.resumed_from is not None):
             written = await on_device(probe_policy, self.author, self.problems)
             self.progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
-        elif (file := self._records(name)).exists():
-            records = list(read_records(file))
-            if len(records) == len(self.problems.heldout):
-                return summarise(records)
-        return summarise(await self.measure(name, self.author))
+        return summarise(await self.measure("untrained policy", self.author, resumed))
 
     def log(self, event: Event) -> None:
         """Log ``event``, to the trackers too if it is a rollout."""

@@ -84,8 +84,8 @@ async def run_comparison(
             policies[comparison.WARMED_UP] = await results(comparison.WARMED_UP, config)
         if checkpoint:
             policies[comparison.TRAINED] = await results(comparison.TRAINED, config, checkpoint)
-        records = [*policies.values()][-1]
-        tokens = mean([record.weighed_tokens for record in records if record.outcome != "fault"])  # at equal cost
+        rollouts = [rollout for group in [*policies.values()][-1] for rollout in group.rollouts]
+        tokens = mean([r.weighed_tokens for r in rollouts if r.execution.outcome != "fault"])  # at equal cost
         warmer = replace(services.official, runner=services.runner.at_temperature(TEMPERATURE))
         drafts, voted = await self_consistency(
             problems, warmer, services.sandbox.run_code, tokens,
@@ -95,8 +95,8 @@ async def run_comparison(
     plans_of: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
     further = [
         *chosen,
-        row(comparison.CONSTANT, [[record] for record in constant], constants),
-        row(comparison.SELF_CONSISTENCY, [[record] for record in voted], plans_of),
+        row(comparison.CONSTANT, constant, constants),
+        row(comparison.SELF_CONSISTENCY, voted, plans_of),
     ]
     rows = comparison.compare(matrix, policies, tried.best()[""], further)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"

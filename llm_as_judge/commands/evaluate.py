@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,10 +58,10 @@ async def run_evaluation(
     from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest, load_author
     from llm_as_judge.assembly.problems import heldout_problems
-    from llm_as_judge.assembly.recording import policy_records, recorded, tell_untrained
+    from llm_as_judge.assembly.recording import policy_records, recording, tell_untrained
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import file_name, measured_problems
-    from llm_as_judge.evaluation.evaluate import Author, Given
+    from llm_as_judge.evaluation.evaluate import Author, Given, evaluate
     from llm_as_judge.evaluation.summary import by_benchmark
     from llm_as_judge.policy.device import on_device
 
@@ -82,7 +83,14 @@ async def run_evaluation(
             await services.hosted.share(policy)
         for source, problems in sets:
             file = policy_records(config, source, problems, checkpoint, samples, given)
-            records, known = await recorded(file, problems, author, parts, samples, resume, progress)
+            with recording(file, resume) as ledger:
+                known, count = len(ledger.known), len(problems) * samples
+                advance = partial(progress.advance, "workflows")
+                try:
+                    groups = await evaluate(problems, author, parts, advance, samples=samples, log=ledger)
+                finally:
+                    if resume or len(ledger.known) < count:
+                        progress.say(f"{len(ledger.known)} of {count} workflows are recorded in {file}")
             measured = {
                 "checkpoint": str(checkpoint) if checkpoint else None,
                 "adapter": adapter_digest(checkpoint),
@@ -92,7 +100,7 @@ async def run_evaluation(
                 "records": str(file),
                 "sandbox": str(services.sandbox.describe()),
             }
-            rows = by_benchmark(records, problems, "embedded" if not data and config.data.generated else source)
+            rows = by_benchmark(groups, "embedded" if not data and config.data.generated else source)
             merged = config.output.results_dir / "evaluation" / f"{model}_results.json"
             result = EvaluationResult(model, rows, measured, known, services.usage(), file, merged)
             merge(result.file, result)

@@ -178,7 +178,7 @@ def _measured(work: Workload, log: Path, config: "Config") -> Workload:
     from llm_as_judge.runlog import LogReader
 
     reader = LogReader(log)
-    rollouts = [event for event in reader.new() if isinstance(event, RolloutEvent)]
+    rollouts = [event.rollout for event in reader.new() if isinstance(event, RolloutEvent)]
     if not rollouts:
         raise DataError(f"{log} holds no rollouts; give the log of a run, logs/MODEL/NAME.jsonl")
     kinds = ("prompt_tokens", "completion_tokens", "calls")
@@ -189,10 +189,10 @@ def _measured(work: Workload, log: Path, config: "Config") -> Workload:
         if role.startswith("executor") and role in reader.usage
     }
     executor, usual = sum(map(sum, asked.values())), sum(config.executor.cost(*tokens) for tokens in asked.values())
-    scale = sum(rollout.executor_tokens for rollout in rollouts) / max(executor, 1)  # without checks and evaluations
+    scale = sum(rollout.tokens for rollout in rollouts) / max(executor, 1)  # without checks and evaluations
     return replace(
         work,
-        completion=sum(rollout.completion_tokens for rollout in rollouts) / len(rollouts),
+        completion=sum(rollout.completion.written for rollout in rollouts) / len(rollouts),
         calls=calls * scale / len(rollouts),
         call_input=read / max(calls, 1),
         call_output=answered / max(calls, 1),

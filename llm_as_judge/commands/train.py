@@ -90,12 +90,12 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             training_began = time.monotonic()
             await training.train()
             seconds = {"training": time.monotonic() - training_began}
-            records = await training.measure("trained policy", training.trained)
-            after = summarise(records)
+            groups = await training.measure("trained policy", training.trained)
+            after = summarise(groups)
             advance = partial(progress.advance, "single workflows")
             matrix = await baselines.measure(heldout, services.official, advance, plans)
-            judged = [record for own in matrix.evaluations.values() for record in own] or records
-            agreed = await agreement(services.alone, heldout, judged) if services.alone else None
+            judged = [group for own in matrix.evaluations.values() for group in own] or groups
+            agreed = await agreement(services.alone, judged) if services.alone else None
             tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
             step = training.trainer.step
             run.log.log(UsageEvent(step=step, models=to_builtins(services.usage())))

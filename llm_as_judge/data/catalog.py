@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.data.benchmarks import choices, contests, hotpotqa, humaneval, math, mbpp, squad2
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import Question
 
 #: A record that several entries recognise belongs to the last of them.
@@ -30,7 +29,7 @@ DATASETS: Mapping[str, Dataset] = {
 }
 
 
-def metric_of(question: Question | RolloutEvent) -> Metric:
+def metric_of(question: Question) -> Metric:
     """The official metric of a question's dataset; for data of no benchmark, the usual one of its domain."""
     if known := DATASETS.get(question.dataset):
         return known.metric

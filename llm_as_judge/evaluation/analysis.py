@@ -9,18 +9,16 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import msgspec
 
 from llm_as_judge.evaluation.intervals import mean, mean_known
 from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
-from llm_as_judge.runlog import LogReader
-from llm_as_judge.types import Domain, in_order
-from llm_as_judge.workflow.lint.codes import CODES
+from llm_as_judge.runlog import LogReader, bare
+from llm_as_judge.types import Domain, Rollout, in_order
+from llm_as_judge.workflow.lint.codes import meaning
 
 _PARTS = 10  # of a run, over time
 _LONGEST = 80  # characters of a failure
@@ -66,27 +64,27 @@ class Analysis:
 
 def analyze_log(path: Path) -> Analysis:
     """Reads the whole log; unreadable lines are skipped."""
-    reader, steps = LogReader(path), dict[int, list[RolloutEvent]]()
+    reader, steps = LogReader(path), dict[int, list[Rollout]]()
     for event in reader.new():
         if isinstance(event, (RolloutEvent, RunEvent)):
             steps = _added(steps, event)
     return _analysis(path, steps, reader.steps)
 
 
-def _added(steps: dict[int, list[RolloutEvent]], event: RolloutEvent | RunEvent) -> dict[int, list[RolloutEvent]]:
+def _added(steps: dict[int, list[Rollout]], event: RolloutEvent | RunEvent) -> dict[int, list[Rollout]]:
     """Rollouts by step, without their texts; those of steps that a resumed run repeats are dropped."""
     if isinstance(event, RunEvent):
         return {step: own for step, own in steps.items() if step <= event.kept}
-    light = msgspec.structs.replace(event, text="", workflow=None, calls=(), judged=(), reference=())
+    light = replace(bare(event.rollout), workflow="", completion=replace(event.rollout.completion, text=""))
     steps.setdefault(event.step, []).append(light)
     return steps
 
 
-def _analysis(path: Path, steps: Mapping[int, Sequence[RolloutEvent]], reports: Iterable[StepReport]) -> Analysis:
+def _analysis(path: Path, steps: Mapping[int, Sequence[Rollout]], reports: Iterable[StepReport]) -> Analysis:
     rollouts = [rollout for own in steps.values() for rollout in own]
     by: dict[str, dict[str, Line]] = {}
     for dimension, keys in DIMENSIONS.items():
-        groups: dict[str, list[RolloutEvent]] = {}
+        groups: dict[str, list[Rollout]] = {}
         for rollout in rollouts:
             for key in set(keys(rollout)):
                 groups.setdefault(key, []).append(rollout)
@@ -98,7 +96,7 @@ def _analysis(path: Path, steps: Mapping[int, Sequence[RolloutEvent]], reports: 
     return Analysis(path, _line(rollouts), by, [_part(part, steps, known) for part in parts])
 
 
-def _part(numbers: Sequence[int], steps: Mapping[int, Sequence[RolloutEvent]], known: Mapping[int, StepReport]) -> Part:
+def _part(numbers: Sequence[int], steps: Mapping[int, Sequence[Rollout]], known: Mapping[int, StepReport]) -> Part:
     reports = [known[number] for number in numbers if number in known]
     groups = sum(report.groups for report in reports)
     return Part(
@@ -112,27 +110,28 @@ def _part(numbers: Sequence[int], steps: Mapping[int, Sequence[RolloutEvent]], k
     )
 
 
-def _line(rollouts: Sequence[RolloutEvent]) -> Line:
-    scored = [rollout for rollout in rollouts if rollout.reward is not None]
-
-    def of(name: str, place: int) -> int:
-        return sum(rollout.executors.get(name, (0, 0))[place] for rollout in rollouts)
-
+def _line(rollouts: Sequence[Rollout]) -> Line:
+    scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
+    executors: dict[str, tuple[int, int]] = {}
+    for call in (call for rollout in rollouts for call in rollout.calls):
+        number, tokens = executors.get(call.executor, (0, 0))
+        executors[call.executor] = number + 1, tokens + call.tokens
     return Line(
         rollouts=len(rollouts),
-        accuracy=mean([rollout.correct is True for rollout in scored]),
-        valid_rate=mean([rollout.outcome == "finished" for rollout in rollouts if rollout.outcome != "fault"]),
-        reward=mean([rollout.reward or 0.0 for rollout in scored]),
-        executor_tokens=mean([rollout.executor_tokens for rollout in rollouts]),
+        accuracy=mean([rollout.verdict.correct is True for rollout in scored]),
+        valid_rate=mean([rollout.valid for rollout in rollouts if rollout.execution.outcome != "fault"]),
+        reward=mean([rollout.reward.total or 0.0 for rollout in scored]),
+        executor_tokens=mean([rollout.tokens for rollout in rollouts]),
         cost=sum(rollout.cost for rollout in rollouts),
         unscored=len(rollouts) - len(scored),
-        executors={name: (of(name, 0), of(name, 1)) for name in sorted({n for r in rollouts for n in r.executors})},
+        executors=dict(sorted(executors.items())),
     )
 
 
 class Shown(NamedTuple):
     reward: float
-    rollout: RolloutEvent
+    step: int
+    rollout: Rollout
     question: str
 
 
@@ -154,18 +153,18 @@ class Story:
 
 def read_story(log: Path, results: Path) -> Story:
     """``results`` is the run's results file; results of another run are ignored."""
-    reader, steps = LogReader(log), dict[int, list[RolloutEvent]]()
+    reader, steps = LogReader(log), dict[int, list[Rollout]]()
     best, worst = dict[tuple[str, ...], Shown](), dict[tuple[str, ...], Shown]()
     for found in reader.finished():
         if isinstance(found, RunEvent):
             steps = _added(steps, found)
             continue
-        for rollout, _, prompt in found.members():
-            steps = _added(steps, rollout)
-            if rollout.reward is None:
+        for event, _, prompt in found.members():
+            steps, rollout = _added(steps, event), event.rollout
+            if (reward := rollout.reward.total) is None:
                 continue
-            kind = (rollout.domain, rollout.shape, rollout.outcome)
-            shown = Shown(rollout.reward, rollout, prompt.question or prompt.user)
+            kind = (rollout.problem.question.domain, rollout.execution.shape, rollout.execution.outcome)
+            shown = Shown(reward, event.step, rollout, prompt.question or prompt.user)
             best[kind] = max(shown, best.get(kind, shown), key=lambda one: one.reward)
             worst[kind] = min(shown, worst.get(kind, shown), key=lambda one: one.reward)
     rollouts = [steps.get(step.step, []) for step in reader.steps]
@@ -183,26 +182,25 @@ def read_story(log: Path, results: Path) -> Story:
     )
 
 
-def _shapes(steps: Sequence[Sequence[RolloutEvent]]) -> dict[Domain, Counter[str]]:
-    rollouts = [rollout for own in steps for rollout in own]
-    there = in_order(r.domain for r in rollouts)
-    counts = {d: Counter(r.shape or "no operator" for r in rollouts if r.domain == d) for d in there}
-    return {domain: own for domain, own in counts.items() if own}
+def _shapes(steps: Sequence[Sequence[Rollout]]) -> dict[Domain, Counter[str]]:
+    counts: dict[Domain, Counter[str]] = {}
+    for rollout in (rollout for own in steps for rollout in own):
+        counts.setdefault(rollout.problem.question.domain, Counter())[rollout.execution.shape or "no operator"] += 1
+    return {domain: counts[domain] for domain in in_order(counts)}
 
 
-def first_fatal(event: RolloutEvent) -> str:
+def first_fatal(rollout: Rollout) -> str:
     """The first fatal finding of lint with its meaning; empty without one."""
-    code = next((code for code in event.lint if CODES.get(code, ("", False))[1]), "")
-    return f"{code} {CODES[code][0]}" if code else ""
+    return next((meaning(finding.code) for finding in rollout.execution.findings if finding.fatal), "")
 
 
-def _failure(event: RolloutEvent) -> str:
+def _failure(rollout: Rollout) -> str:
     """Kind of failure of a rollout; empty for a correct answer."""
-    if event.correct is None:
-        return f"unscored: {_head(event.reason or event.error)}"
-    if event.outcome != "finished":
-        return f"{event.outcome}: {first_fatal(event) or _head(event.error)}"
-    return "" if event.correct else "wrong answer"
+    if rollout.verdict.correct is None:
+        return f"unscored: {_head(rollout.trouble)}"
+    if not rollout.valid:
+        return f"{rollout.execution.outcome}: {first_fatal(rollout) or _head(rollout.execution.error)}"
+    return "" if rollout.verdict.correct else "wrong answer"
 
 
 def _head(text: str) -> str:
@@ -212,12 +210,12 @@ def _head(text: str) -> str:
 
 
 #: Dimensions and the keys of a rollout in each.
-DIMENSIONS: Mapping[str, Callable[[RolloutEvent], Iterable[str]]] = {
-    "domain": lambda event: (event.domain,),
-    "dataset": lambda event: (event.dataset or "none",),
-    "operator": lambda event: event.operators,
-    "executor": lambda event: filter(None, event.executors),  # named ones
-    "shape": lambda event: (event.shape or "no operator",),
-    "lint": lambda event: event.lint,
-    "failure": lambda event: filter(None, (_failure(event),)),
+DIMENSIONS: Mapping[str, Callable[[Rollout], Iterable[str]]] = {
+    "domain": lambda rollout: (rollout.problem.question.domain,),
+    "dataset": lambda rollout: (rollout.problem.question.dataset or "none",),
+    "operator": lambda rollout: [call.name for call in rollout.execution.calls],
+    "executor": lambda rollout: [call.executor for call in rollout.calls if call.executor],  # named ones
+    "shape": lambda rollout: (rollout.execution.shape or "no operator",),
+    "lint": lambda rollout: [finding.code for finding in rollout.execution.findings],
+    "failure": lambda rollout: filter(None, (_failure(rollout),)),
 }

@@ -16,16 +16,16 @@ from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, all_of, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, as_json, estimate, mean
-from llm_as_judge.evaluation.official import mean_score, share
+from llm_as_judge.evaluation.official import divided, mean_score, right
 from llm_as_judge.evaluation.records import Ledger
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import DOMAINS, Domain, Kind, Problem, in_order
+from llm_as_judge.types import DOMAINS, Domain, Group, Kind, Problem, Question, in_order
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
 ORACLE, DATASET_ORACLE = "per-domain oracle", "per-dataset oracle"
-Group = Callable[[RolloutEvent], str]
+#: What divides the questions that may have different plans.
+Key = Callable[[Question], str]
 #: Opens the ledger of a method, named by what decides its records.
 Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger | None]]
 
@@ -55,60 +55,56 @@ class Row:
         return {**shares, **score, **datasets, **costs, "without_operators": self.idle}
 
 
-def row(name: str, problems: Sequence[Sequence[RolloutEvent]], plan: Mapping[str, str] | None = None) -> Row:
-    """A row made of some records for each problem."""
-    shares = tuple(share([record.correct for record in records]) for records in problems)
-    own = [records[0].domain for records in problems]
-    domains = {d: estimate([s for s, of in zip(shares, own, strict=True) if of == d]) for d in in_order(own)}
-    of_dataset: dict[str, list[float | None]] = {}
-    for records, right in zip(problems, shares, strict=True):
-        of_dataset.setdefault(records[0].dataset, []).append(right)
-    datasets = {name: estimate(values) for name, values in of_dataset.items()}
-    ran = [record for records in problems for record in records if record.outcome != "fault"]
-    answered = estimate([mean([float(r.outcome == "finished") for r in records]) for records in problems])
-    costs = [mean([getattr(r, kind) for r in ran]) for kind in ("executor_tokens", "cost", "seconds")]
-    costs.append(mean([float(not record.operators) for record in ran]))
-    return Row(name, plan or {}, shares, estimate(shares), mean_score(problems), domains, datasets, answered, *costs)
+def row(name: str, groups: Sequence[Group], plan: Mapping[str, str] | None = None) -> Row:
+    """A row made of some rollouts for each problem."""
+    shares = right(groups)
+    domains = {domain: estimate(right(own)) for domain, own in divided(groups, "domain").items()}
+    datasets = {dataset: estimate(right(own)) for dataset, own in divided(groups, "dataset").items()}
+    ran = [rollout for group in groups for rollout in group.rollouts if rollout.execution.outcome != "fault"]
+    answered = estimate([mean([float(r.valid) for r in group.rollouts]) for group in groups])
+    costs = [mean([getattr(r, kind) for r in ran]) for kind in ("tokens", "cost", "seconds")]
+    costs.append(mean([float(not rollout.execution.calls) for rollout in ran]))
+    return Row(name, plan or {}, shares, estimate(shares), mean_score(groups), domains, datasets, answered, *costs)
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Records of several plans on the same problems."""
+    """Several plans on the same problems, a rollout of each on each."""
 
-    evaluations: Mapping[str, Sequence[RolloutEvent]]
+    evaluations: Mapping[str, Sequence[Group]]
 
     @property
-    def problems(self) -> list[dict[str, RolloutEvent]]:
-        """Records of each problem, by plan."""
+    def problems(self) -> list[Group]:
+        """Each problem with the rollouts of all plans, in their order."""
         columns = zip(*self.evaluations.values(), strict=True)
-        return [dict(zip(self.evaluations, records, strict=True)) for records in columns]
+        return [Group(own[0].problem, [rollout for group in own for rollout in group.rollouts]) for own in columns]
 
     @property
     def kinds(self) -> dict[Domain, Kind]:
         """The domains, each with its kind."""
-        there = {record.domain: record.kind for records in self.evaluations.values() for record in records}
+        there = {group.problem.question.domain: group.problem.question.kind for group in self.problems}
         return {d: there[d] for d in in_order(there)}
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
         return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
 
-    def best(self, group: Group = lambda record: "") -> dict[str, str]:
+    def best(self, key: Key = lambda question: "") -> dict[str, str]:
         """The plan with the highest accuracy in each group of problems; of several the one with the best mean score,
         then the cheapest; unscored ones last.
         """
 
         def worth(plan: str, of: str) -> tuple[float, float, float]:
-            found = row(plan, [[r] for r in self.evaluations[plan] if group(r) == of])
-            right, tokens = found.overall.value, found.tokens
-            score = found.score.value if found.score else 0.0
-            return (-1.0, 0.0, 0.0) if math.isnan(right) else (right, score, -tokens)
+            found = row(plan, [group for group in self.evaluations[plan] if key(group.problem.question) == of])
+            accuracy, score = found.overall.value, found.score.value if found.score else 0.0
+            return (-1.0, 0.0, 0.0) if math.isnan(accuracy) else (accuracy, score, -found.tokens)
 
-        groups = dict.fromkeys(group(record) for records in self.problems for record in records.values())
-        return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in groups}
+        found = dict.fromkeys(key(group.problem.question) for group in self.problems)
+        return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in found}
 
-    def row(self, name: str, plan: Mapping[str, str], group: Group = lambda record: record.domain) -> Row:
+    def row(self, name: str, plan: Mapping[str, str], key: Key = attrgetter("domain")) -> Row:
         """A row made of the given plan of each group of problems."""
-        return row(name, [[records[plan[group(next(iter(records.values())))]]] for records in self.problems], plan)
+        plans = [plan[key(group.problem.question)] for group in self.problems]
+        return row(name, [self.evaluations[of][place] for place, of in enumerate(plans)], plan)
 
     def everywhere(self, name: str, plan: str) -> Row:
         return self.row(name, dict.fromkeys(self.kinds, plan))
@@ -125,13 +121,13 @@ async def measure(
     together = asyncio.Semaphore(max(1, parts.concurrency // max(1, len(problems))))
     finished = itertools.count(1)
 
-    async def one(plan: str) -> Sequence[RolloutEvent]:
+    async def one(plan: str) -> Sequence[Group]:
         author = Given(lambda question: workflow(SHAPES[plan], question.kind))
         async with together:
             with log(plan, [workflow(SHAPES[plan], domain) for domain in DOMAINS]) as known:
-                records = await evaluate(problems, author, parts, log=known)
+                groups = await evaluate(problems, author, parts, log=known)
         progress(next(finished), len(plans))
-        return records
+        return groups
 
     return Matrix(dict(zip(plans, await all_of(map(one, plans)), strict=True)))
 
@@ -149,13 +145,11 @@ def rows(matrix: Matrix) -> list[Row]:
 
 def oracles(matrix: Matrix) -> list[Row]:
     """The best plan of each domain and, if there are more datasets than domains, of each dataset."""
-    dataset: Group = attrgetter("dataset")
-    found = [matrix.row(ORACLE, matrix.best(lambda record: record.domain))]
-    best = matrix.best(dataset)
-    return [*found, matrix.row(DATASET_ORACLE, best, dataset)] if len(best) > len(matrix.kinds) else found
+    found = [matrix.row(ORACLE, matrix.best(attrgetter("domain")))]
+    best = matrix.best(attrgetter("dataset"))
+    return [*found, matrix.row(DATASET_ORACLE, best, attrgetter("dataset"))] if len(best) > len(matrix.kinds) else found
 
 
 def random_policy(matrix: Matrix) -> Row:
     """Expected accuracy of a plan drawn uniformly for each problem."""
-    records = [list(records.values()) for records in matrix.problems]
-    return row("random policy", records, dict.fromkeys(matrix.kinds, "any"))
+    return row("random policy", matrix.problems, dict.fromkeys(matrix.kinds, "any"))

@@ -10,6 +10,7 @@ only methods that are chosen on a few training problems.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from random import Random
 from typing import Any, Literal
 
@@ -17,9 +18,8 @@ from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Log, Matri
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.evaluation.voting import DRAFTS
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.rl.rollout import RolloutParts
-from llm_as_judge.types import DOMAINS, Kind, Problem, Question
+from llm_as_judge.types import DOMAINS, Group, Kind, Problem, Question, Rollout
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "single call (IO)"
@@ -62,13 +62,13 @@ class Compared:
 
 
 def compare(
-    matrix: Matrix | None, policies: Mapping[str, Sequence[RolloutEvent]], best: str, further: Sequence[Row] = ()
+    matrix: Matrix | None, policies: Mapping[str, Sequence[Group]], best: str, further: Sequence[Row] = ()
 ) -> list[Compared]:
     """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
     the plan with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A method
     that needs an unmeasured plan has no row, and without a matrix there are only ``further`` and ``policies``.
     """
-    measured = [row(name, [[record] for record in records]) for name, records in policies.items()]
+    measured = [row(name, groups) for name, groups in policies.items()]
     made = [*further, *measured]
     if matrix is not None:
         plans = {name: {d: of[kind] for d, kind in matrix.kinds.items()} for name, of in METHODS.items()}
@@ -83,10 +83,11 @@ def compare(
 def problem_oracle(matrix: Matrix) -> Row:
     """The cheapest correct plan of each problem, or the cheapest of the best score if none is correct."""
 
-    def cost(record: RolloutEvent) -> tuple[bool, bool, float, int]:
-        return record.correct is None, not record.correct, -(record.score or 0.0), record.executor_tokens
+    def cost(rollout: Rollout) -> tuple[bool, bool, float, int]:
+        verdict = rollout.verdict
+        return verdict.correct is None, not verdict.correct, -(verdict.score or 0.0), rollout.tokens
 
-    best = [[min(records.values(), key=cost)] for records in matrix.problems]
+    best = [Group(group.problem, [min(group.rollouts, key=cost)]) for group in matrix.problems]
     return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.kinds, "any"))
 
 
@@ -106,7 +107,7 @@ async def chosen_rows(
     """The rows on ``problems``; a domain without training problems gets the plan ``untried``."""
     domains = {problem.question.domain: problem.question.kind for problem in problems}
     plans = list(training.evaluations)
-    by_domain = training.best(lambda record: record.domain)
+    by_domain = training.best(attrgetter("domain"))
     methods: Mapping[str, Mapping[str, str]] = {
         SINGLE: {domain: DRAFTS[kind] for domain, kind in domains.items()},
         BEST_SINGLE: dict.fromkeys(domains, training.best()[""]),
@@ -121,6 +122,6 @@ async def chosen_rows(
             return workflow(SHAPES[plan], question.kind)
 
         with log(name, [f"{domain}: {plan}" for domain, plan in plan_of.items()] or plans) as ledger:
-            records = await evaluate(problems, Given(text), parts, log=ledger)
-        rows.append(row(name, [[record] for record in records], plan_of or dict.fromkeys(domains, "any")))
+            groups = await evaluate(problems, Given(text), parts, log=ledger)
+        rows.append(row(name, groups, plan_of or dict.fromkeys(domains, "any")))
     return rows

@@ -15,14 +15,12 @@ from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.records import Ledger
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, next_turns
-from llm_as_judge.types import Completion, Problem, Question, Rollout
+from llm_as_judge.types import Completion, Group, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
 logger = logging.getLogger(__name__)
@@ -107,20 +105,19 @@ def _verbatim(text: str, samples: int) -> list[Completion]:
 async def evaluate(
     problems: Sequence[Problem], author: Author, parts: RolloutParts,
     progress: Callable[[int, int], None] = lambda done, total: None, *, samples: int = 1, log: Ledger | None = None,
-) -> list[RolloutEvent]:  # fmt: skip
-    """Writes, runs and judges workflows for each problem: a record for each and each sample, in order.
+) -> list[Group]:  # fmt: skip
+    """Writes, runs and judges workflows for each problem: a group of ``samples`` rollouts for each, in order.
 
     With ``parts.repairs`` a policy repairs its failed workflows; those of an evaluation that was interrupted may be
     sampled in other batches. ``progress`` gets the number of finished ones and of all. A problem of which ``log``
     knows every sample is not run again; new records are added to what it knows.
     """
-    known = log.known if log else {}
-    members = range(samples)
-    todo = [i for i in range(len(problems)) if not all((i, k) in known for k in members)]
-    unknown = set(todo)
-    records = {(i, k): known[i, k] for i in range(len(problems)) if i not in unknown for k in members}
-    if records:
-        progress(len(records), samples * len(problems))
+    known, members = log.known if log else {}, range(samples)
+    unknown = {i for i in range(len(problems)) if not all((i, k) in known for k in members)}
+    todo, done_before = sorted(unknown), [i for i in range(len(problems)) if i not in unknown]
+    rollouts = {(i, k): replace(known[i, k], problem=problems[i]) for i in done_before for k in members}
+    if rollouts:
+        progress(len(rollouts), samples * len(problems))
     # Chunks do not depend on what is known, so that the same workflows are sampled.
     size, written = max(1, EVALUATED_AT_ONCE // samples), dict[int, list[Completion]]()
     for start in range(0, len(problems), size):
@@ -131,14 +128,14 @@ async def evaluate(
 
     def done(place: int, member: int, rollout: Rollout) -> None:
         index = todo[place]
-        records[index, member] = known[index, member] = record = record_of(rollout, index, member)
+        rollouts[index, member] = rollout = _scored(rollout)
         if log is not None:
-            log.log(record)
-        progress(len(records), samples * len(problems))
+            log.add(index, member, rollout)
+        progress(len(rollouts), samples * len(problems))
 
     again = (lambda *turn: on_device(author.again, *turn)) if isinstance(author, PolicyAuthor) else None
     await collect([problems[i] for i in todo], [written[i] for i in todo], parts, done, again=again)
-    return [records[key] for key in sorted(records)]
+    return [Group(problem, [rollouts[i, k] for k in members]) for i, problem in enumerate(problems)]
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -152,10 +149,10 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def record_of(rollout: Rollout, index: int, sample: int) -> RolloutEvent:
-    """The record of a rollout; a workflow without an answer scores 0, an infrastructure fault nothing."""
-    problem, scores = rollout.problem, None
-    if rollout.verdict.correct is False and not rollout.valid:
-        metric = metric_of(problem.question)
-        scores = scores_of(metric, None, problem.question, problem.reference)
-    return rollout_event(rollout, index=index, sample=sample, scores=scores)
+def _scored(rollout: Rollout) -> Rollout:
+    """A rollout whose workflow failed scores 0, unless an infrastructure fault was the cause."""
+    if rollout.verdict.correct is not False or rollout.valid:
+        return rollout
+    question, reference = rollout.problem.question, rollout.problem.reference
+    scores = scores_of(metric_of(question), None, question, reference)
+    return replace(rollout, verdict=replace(rollout.verdict, scores=scores))

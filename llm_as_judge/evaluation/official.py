@@ -6,11 +6,12 @@ are counted and left out. Where no usual scorer decided, the rules did, and the 
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from llm_as_judge.answers.metrics import Metric
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.intervals import Estimate, estimate, mean, pass_at_k
-from llm_as_judge.events import RolloutEvent
+from llm_as_judge.types import Group, in_order
 
 BY_RULES, MEAN_SCORE = "accuracy by rules", "mean score"
 _OWN: Mapping[str, str] = {
@@ -26,25 +27,37 @@ _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
 }
 
 
-def official(problems: Sequence[Sequence[RolloutEvent]]) -> dict[str, Estimate]:
-    """The metric as means by name, the headline one first, over a dataset's problems with one or more samples each."""
-    metric = metric_of(problems[0][0])
-    correct = [[record.correct for record in samples] for samples in problems]
-    scores = [[record.scores for record in samples] for samples in problems]
-    if own := {_OWN[record.tier] for samples in problems for record in samples if record.tier in _OWN}:
-        worth = [share([record.worth for record in samples]) for samples in problems]
-        return {own.pop(): estimate([share(c) for c in correct]), MEAN_SCORE: estimate(worth)}
+def official(groups: Sequence[Group]) -> dict[str, Estimate]:
+    """The metric as means by name, the headline one first, over the groups of a dataset's problems."""
+    metric, verdicts = metric_of(groups[0].problem.question), [group.verdicts for group in groups]
+    correct = [[verdict.correct for verdict in own] for own in verdicts]
+    scores = [[verdict.scores for verdict in own] for own in verdicts]
+    if named := {_OWN[verdict.tier] for own in verdicts for verdict in own if verdict.tier in _OWN}:
+        return {named.pop(): estimate(right(groups)), MEAN_SCORE: estimate(_worth(groups))}
     if metric == "pass@k":
         most = max(map(len, correct), default=1)
         return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}
     scored = any(any(samples) for samples in scores)
     if metric not in _NAMES or (not scored and any(c is not None for samples in correct for c in samples)):
-        return {BY_RULES: estimate([share(c) for c in correct])}
+        return {BY_RULES: estimate(right(groups))}
     everywhere, somewhere = _NAMES[metric]
     values = {name: [share([s.get(name) for s in own]) for own in scores] for name in (*everywhere, *somewhere)}
     for name in somewhere:
         values[name] = [value for value in values[name] if value is not None]
     return {name: estimate(value) for name, value in values.items() if value}
+
+
+def right(groups: Sequence[Group]) -> tuple[float | None, ...]:
+    """Share of right rollouts of each problem; None if none was scored."""
+    return tuple(share([verdict.correct for verdict in group.verdicts]) for group in groups)
+
+
+def divided(groups: Sequence[Group], by: Literal["domain", "dataset"]) -> dict[str, list[Group]]:
+    """The groups of each domain, in the order of tables, or of each dataset."""
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(getattr(group.problem.question, by), []).append(group)
+    return {name: found[name] for name in (in_order(found) if by == "domain" else found)}
 
 
 def share(scores: Sequence[float | None]) -> float | None:
@@ -53,11 +66,14 @@ def share(scores: Sequence[float | None]) -> float | None:
     return mean(known) if known else None
 
 
-def mean_score(problems: Sequence[Sequence[RolloutEvent]]) -> Estimate | None:
-    """Mean score of the samples of problems; None if the verdicts are right and wrong only."""
-    if all(record.score is None for samples in problems for record in samples):
-        return None
-    return estimate([share([record.worth for record in samples]) for samples in problems])
+def mean_score(groups: Sequence[Group]) -> Estimate | None:
+    """Mean score of the rollouts of problems; None if the verdicts are right and wrong only."""
+    scored = any(verdict.score is not None for group in groups for verdict in group.verdicts)
+    return estimate(_worth(groups)) if scored else None
+
+
+def _worth(groups: Sequence[Group]) -> list[float | None]:
+    return [share([v.worth for v in group.verdicts if v.correct is not None]) for group in groups]
 
 
 def _pass(correct: Sequence[bool | None], k: int) -> float | None:

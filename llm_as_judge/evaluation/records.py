@@ -6,13 +6,14 @@
 All figures are computed from records alone, so an interruption does not change them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import write_whole
 from llm_as_judge.runlog import EventLog, LogReader, encoded, is_log
+from llm_as_judge.types import Rollout
 
 
 def read_records(path: Path) -> Iterator[RolloutEvent]:
@@ -22,22 +23,22 @@ def read_records(path: Path) -> Iterator[RolloutEvent]:
     return (event for event in LogReader(path).new() if isinstance(event, RolloutEvent))
 
 
-def write_records(path: Path, records: Iterable[RolloutEvent]) -> None:
-    """Replaces the file as a whole. Raises ``OSError`` with its name."""
-    write_whole(path, b"".join(encoded(record) + b"\n" for record in records))
-
-
 class Ledger(EventLog):
-    """Appends records to ``path``; ``known`` are those already there, by problem and sample.
+    """Appends records to ``path``; ``known`` are the rollouts already there, by problem and sample.
 
-    Without ``resume`` the file is emptied. Unscored records are not known: their workflows run again.
+    Without ``resume`` the file is emptied. Unscored ones are not known: their workflows run again.
     """
 
     def __init__(self, path: Path, resume: bool = False) -> None:
         found = read_records(path) if resume and path.exists() else ()
-        self.known = {(r.index, r.sample): r for r in found if r.correct is not None}
-        write_records(path, self.known.values())
+        scored = {(r.index, r.sample): r for r in found if r.rollout.verdict.correct is not None}
+        write_whole(path, b"".join(encoded(record) + b"\n" for record in scored.values()))
         super().__init__(path)
+        self.known = {key: record.rollout for key, record in scored.items()}
+
+    def add(self, index: int, sample: int, rollout: Rollout) -> None:
+        self.known[index, sample] = rollout
+        self.log(RolloutEvent(index=index, sample=sample, rollout=rollout))
 
     def __enter__(self) -> "Ledger":
         return self

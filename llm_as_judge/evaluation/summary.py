@@ -1,20 +1,16 @@
 """Summary of an evaluation's records: official metrics, accuracies, failures and costs."""
 
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean
-from llm_as_judge.evaluation.official import mean_score, official, share
-from llm_as_judge.events import RolloutEvent
+from llm_as_judge.evaluation.official import divided, mean_score, official, right, share
 from llm_as_judge.files import picked
-from llm_as_judge.types import Domain, Problem, in_order
+from llm_as_judge.types import Domain, Group
 from llm_as_judge.workflow.shapes import name_of
 
 
@@ -59,54 +55,51 @@ class Summary:
         }
 
 
-def summarise(records: Sequence[RolloutEvent]) -> Summary:
-    """``records`` are in the order of problems."""
-    problems = [list(samples) for _, samples in itertools.groupby(records, key=lambda r: r.index)]
-    by_problem = tuple(share([r.correct for r in samples]) for samples in problems)
-    domains = in_order(r.domain for r in records)
-    runs = [r for r in records if r.outcome != "fault"]
-    by_dataset: dict[str, list[list[RolloutEvent]]] = {}
-    for samples in problems:
-        by_dataset.setdefault(samples[0].dataset, []).append(samples)
+def summarise(groups: Sequence[Group]) -> Summary:
+    """``groups`` are in the order of problems."""
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    runs = [r for r in rollouts if r.execution.outcome != "fault"]
+    domains, by_problem = divided(groups, "domain"), right(groups)
+    abstained = sum(r.verdict.abstained for r in rollouts)
     return Summary(
         overall=estimate(by_problem),
-        score=mean_score(problems),
-        domains={
-            d: estimate([s for s, p in zip(by_problem, problems, strict=True) if p[0].domain == d]) for d in domains
-        },
-        valid_rate=accuracy([r.outcome == "finished" for r in runs]),
-        official={name: official(own) for name, own in by_dataset.items()},
+        score=mean_score(groups),
+        domains={d: estimate(right(own)) for d, own in domains.items()},
+        valid_rate=accuracy([r.valid for r in runs]),
+        official={name: official(own) for name, own in divided(groups, "dataset").items()},
         by_problem=by_problem,
-        between=_between(problems) if any(r.abstained for r in records) else None,
-        abstained=sum(r.abstained for r in records),
-        unscored=_counted(r.reason or r.error or r.outcome for r in records if r.correct is None),
-        outcomes=_counted(r.outcome for r in records),
-        invalid=_counted(first_fatal(r) or r.error for r in records if r.outcome == "invalid"),
+        between=_between(groups) if abstained else None,
+        abstained=abstained,
+        unscored=_counted(r.trouble or r.execution.outcome for r in rollouts if r.verdict.correct is None),
+        outcomes=_counted(r.execution.outcome for r in rollouts),
+        invalid=_counted(first_fatal(r) or r.execution.error for r in runs if r.execution.outcome == "invalid"),
         shapes={
-            d: _counted(name_of(r.source) or r.shape or "no operator" for r in records if r.domain == d)
-            for d in domains
+            d: _counted(name_of(r.workflow) or r.execution.shape or "no operator" for g in own for r in g.rollouts)
+            for d, own in domains.items()
         },
-        idle=mean([float(not r.operators) for r in runs]),
-        tokens=mean([float(r.executor_tokens) for r in runs]),
+        idle=mean([float(not r.execution.calls) for r in runs]),
+        tokens=mean([float(r.tokens) for r in runs]),
         seconds=mean([r.seconds for r in runs]),
-        cost=sum(r.cost for r in records),
-        repaired=mean([float(bool(r.attempts)) for r in records]),
-        first=summarise([r.first for r in records]) if any(r.attempts for r in records) else None,
+        cost=sum(r.cost for r in rollouts),
+        repaired=mean([float(bool(r.attempts)) for r in rollouts]),
+        first=summarise([replace(g, rollouts=[r.first for r in g.rollouts]) for g in groups])
+        if any(r.attempts for r in rollouts)
+        else None,
     )
 
 
-def by_benchmark(records: Sequence[RolloutEvent], problems: Sequence[Problem], source: str) -> dict[str, Summary]:
+def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
     """A summary for each benchmark; problems without a dataset are named after their file, ``source``."""
     unnamed = "custom" if source in DATASETS else source
-    rows: dict[tuple[str, str], list[RolloutEvent]] = {}
-    for record in records:
-        dataset = unnamed if record.dataset in ("", "custom") else record.dataset
-        named = msgspec.structs.replace(record, dataset=dataset)
-        rows.setdefault((problems[record.index].benchmark or dataset, dataset), []).append(named)
+    rows: dict[tuple[str, str], list[Group]] = {}
+    for group in groups:
+        dataset = group.problem.question.dataset
+        dataset = unnamed if dataset in ("", "custom") else dataset
+        rows.setdefault((group.problem.benchmark or dataset, dataset), []).append(group)
     found: dict[str, Summary] = {}
     for (benchmark, dataset), own in rows.items():
-        name, summary = f"{benchmark}_{dataset}" if benchmark in found else benchmark, summarise(own)
-        found[name] = replace(summary, official={name: summary.official[dataset]})
+        name = f"{benchmark}_{dataset}" if benchmark in found else benchmark
+        found[name] = replace(summarise(own), official={name: official(own)})
     return found
 
 
@@ -115,11 +108,11 @@ def _outline(summary: Summary) -> dict[str, Any]:
     return {**shares, "executor_tokens": summary.tokens}
 
 
-def _between(problems: Sequence[Sequence[RolloutEvent]]) -> tuple[float, float]:
+def _between(groups: Sequence[Group]) -> tuple[float, float]:
     """Accuracy with every abstention counted as wrong, and as right."""
 
     def with_abstentions(taken: bool) -> float:
-        shares = [share([taken if r.abstained else r.correct for r in samples]) for samples in problems]
+        shares = [share([taken if v.abstained else v.correct for v in group.verdicts]) for group in groups]
         return mean([s for s in shares if s is not None])
 
     return with_abstentions(False), with_abstentions(True)

@@ -10,21 +10,18 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-
-import msgspec
+from dataclasses import replace
 
 from llm_as_judge.answers.code import defining_block
 from llm_as_judge.answers.metrics import same_answers
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import mean
-from llm_as_judge.evaluation.official import share
 from llm_as_judge.evaluation.records import Ledger
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.public_test import RunCode, first_failure
-from llm_as_judge.types import Kind, Problem, Question
+from llm_as_judge.types import Group, Kind, Problem, Question, Rollout
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.text import class_text
 
@@ -40,8 +37,8 @@ _TRIED = 10
 async def self_consistency(
     problems: Sequence[Problem], parts: RolloutParts, run_code: RunCode, tokens: float,
     log: Callable[[int], AbstractContextManager[Ledger]],
-) -> tuple[int, list[RolloutEvent]]:  # fmt: skip
-    """Number of drafts, and one record for each problem with the tokens, cost and seconds of all its drafts.
+) -> tuple[int, list[Group]]:  # fmt: skip
+    """Number of drafts, and for each problem one rollout, whose run has the calls and seconds of all its drafts.
 
     ``parts`` run at ``TEMPERATURE``; ``tokens`` are the executor tokens to reach, ``log`` opens the ledger of a number.
     """
@@ -49,31 +46,34 @@ async def self_consistency(
     drafts = FEWEST
     while True:
         with log(drafts) as known:
-            records = await evaluate(problems, author, parts, samples=drafts, log=known)
-        spent = mean([float(r.executor_tokens) for r in records if r.outcome != "fault"])
+            groups = await evaluate(problems, author, parts, samples=drafts, log=known)
+        runs = [rollout.execution for group in groups for rollout in group.rollouts]
+        spent = mean([float(run.tokens) for run in runs if run.outcome != "fault"])
         if not spent * drafts < tokens or drafts == MOST:
             break
         drafts = min(MOST, max(drafts + 1, math.ceil(tokens / spent) if spent else MOST))
-    groups = [records[place : place + drafts] for place in range(0, len(records), drafts)]
-    chosen = []
-    for problem, own in zip(problems, groups, strict=True):
-        costs = {name: sum(getattr(draft, name) for draft in own) for name in ("executor_tokens", "cost", "seconds")}
-        chosen.append(msgspec.structs.replace(await _chosen(problem, own, run_code), **costs))
-    return drafts, chosen
+    return drafts, [await _voted(group, run_code) for group in groups]
 
 
-async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: RunCode) -> RolloutEvent:
+async def _voted(group: Group, run_code: RunCode) -> Group:
+    chosen = await _chosen(group, run_code)
+    calls = tuple(call for draft in group.rollouts for call in draft.calls)
+    run = replace(chosen.execution, calls=calls, seconds=sum(draft.seconds for draft in group.rollouts))
+    return Group(group.problem, [replace(chosen, execution=run)])
+
+
+async def _chosen(group: Group, run_code: RunCode) -> Rollout:
     """The draft that is answered with: the first of those with the most frequent answer."""
-    question = problem.question
-    answered = [draft for draft in drafts if draft.outcome == "finished"] or list(drafts)
+    question = group.problem.question
+    answered = [draft for draft in group.rollouts if draft.valid] or list(group.rollouts)
     if question.kind == "code":
         for draft in answered:
-            source = defining_block(draft.answer or "", question.entry_point or "")
+            source = defining_block(draft.execution.answer or "", question.entry_point or "")
             if await first_failure(run_code, question, source) is None:
                 return draft
         return answered[0]
     metric = metric_of(question)
-    keys = [same_answers(metric, draft.answer or "", question) for draft in answered]
+    keys = [same_answers(metric, draft.execution.answer or "", question) for draft in answered]
     return answered[keys.index(Counter(keys).most_common(1)[0][0])]
 
 
@@ -85,8 +85,7 @@ async def best_constants(training: Sequence[Problem], judge: AnyJudge) -> dict[s
         frequent = Counter(problem.reference.answers[0] for problem in own if problem.reference.answers)
         right = {}
         for answer in ("", *(answer for answer, _ in frequent.most_common(_TRIED))):
-            verdicts = [(await judge.verdict(problem, answer)).correct for problem in own]
-            right[answer] = mean([share([correct]) or 0.0 for correct in verdicts])
+            right[answer] = mean([(await judge.verdict(problem, answer)).correct is True for problem in own])
         found[dataset] = max(right, key=lambda answer: right[answer])
     return found
 

@@ -60,11 +60,6 @@ def problem_of(row: Row, data: DataConfig = PLAIN) -> Problem:
         raise DataError(f"column {RECORD!r} must be a problem as JSON text: {error}") from error
 
 
-def reason_of(rollout: Rollout) -> str:
-    """Why the workflow failed or could not be scored."""
-    return rollout.verdict.reason or rollout.execution.error
-
-
 class Scorer:
     """Scores workflows; models, sandbox and judge open at the first score, once per process, until ``close``.
 

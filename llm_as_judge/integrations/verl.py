@@ -20,7 +20,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, reason_of, shared_scorer
+from llm_as_judge.integrations.score import RECORD, shared_scorer
 from llm_as_judge.rl.rollout import doubling_waits
 
 
@@ -38,7 +38,7 @@ async def compute_score(
     while (rollout := await scorer.score(row, solution_str)).reward.total is None:
         if (wait := next(waits, None)) is None:
             patience = scorer.config.training.patience_s
-            raise InfrastructureError(f"a workflow could not be scored for {patience:.0f} s: {reason_of(rollout)}")
+            raise InfrastructureError(f"a workflow could not be scored for {patience:.0f} s: {rollout.trouble}")
         await asyncio.sleep(wait)
     return {  # always the same keys: verl makes columns of them
         "score": rollout.reward.total,

@@ -19,12 +19,11 @@ from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.answers.nonanswers import is_no_answer
 from llm_as_judge.errors import DataError
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
-from llm_as_judge.types import Execution, Kind, Problem, Question, Reference, Verdict
+from llm_as_judge.types import Group, Kind, Problem, Question, Reference, Verdict
 
 PLAIN = "plain"
 #: Answers that ``agreement`` judges again.
@@ -216,17 +215,13 @@ def _duels(pairs: Sequence[Pair]) -> tuple[list[Pair], dict[Question, str]]:
     return found, dict(zip(own, (said for _, said in duels), strict=True))
 
 
-async def agreement(judge: Judge, problems: Sequence[Problem], records: Sequence[RolloutEvent]) -> Counts:
-    """Agreement of the LLM judge alone with the verdicts that rules gave in ``records``; code is left out."""
-    known = [r for r in records if r.answer and r.correct is not None and not problems[r.index].reference.tests]
-
-    async def verdict(record: RolloutEvent) -> Verdict:
-        ran = Execution(record.outcome, record.answer, tuple(record.calls))
-        return await judge.verdict(problems[record.index], ran.answer, ran.cut_off)
-
+async def agreement(judge: Judge, groups: Sequence[Group]) -> Counts:
+    """Agreement of the LLM judge alone with the verdicts that rules gave in ``groups``; code is left out."""
+    rollouts = [r for group in groups for r in group.rollouts if not group.problem.reference.tests]
+    known = [r for r in rollouts if r.execution.answer and r.verdict.correct is not None]
     asked = known[:: max(1, len(known) // LIMIT)][:LIMIT]
-    verdicts = await asyncio.gather(*map(verdict, asked))
-    return count("held out", [bool(record.correct) for record in asked], [verdict.correct for verdict in verdicts])
+    said = await asyncio.gather(*(judge.verdict(r.problem, r.execution.answer, r.execution.cut_off) for r in asked))
+    return count("held out", [r.verdict.correct is True for r in asked], [verdict.correct for verdict in said])
 
 
 def count(kind: str, labels: Sequence[bool], verdicts: Sequence[bool | None]) -> Counts:

@@ -31,12 +31,12 @@ def efficiency(rollout: Rollout, config: RewardConfig) -> float:
 
     Wall-clock time does not count, because queueing is not the policy's fault.
     """
-    return _clipped(10.0 * (1.0 - sum(run.weighed_tokens for run in rollout.executions) / config.token_budget))
+    return _clipped(10.0 * (1.0 - rollout.weighed_tokens / config.token_budget))
 
 
 def simplicity(rollout: Rollout, config: RewardConfig) -> float:
     """10 for at most one operator call in all attempts, falling linearly to 0 at ``operator_budget`` calls."""
-    budget, calls = config.operator_budget, sum(len(run.calls) for run in rollout.executions)
+    budget, calls = config.operator_budget, len(rollout.calls)
     return _clipped(10.0 * (budget - calls) / (budget - 1))
 
 

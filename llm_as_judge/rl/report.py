@@ -8,12 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
-from llm_as_judge.events import Event, RolloutEvent, StepReport, by_executor
-from llm_as_judge.files import picked
+from llm_as_judge.events import Event, RolloutEvent, StepReport
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
-from llm_as_judge.types import Rollout
 
 #: ``EventLog.log``
 Log = Callable[[Event], None]
@@ -93,7 +91,7 @@ def step_report(
             d: _mean([r.verdict.correct is True for r in scored if r.problem.question.domain == d]) for d in domains
         },
         terms={name: _mean([r.reward.terms[name] for r in scored if name in r.reward.terms]) for name in terms},
-        first_valid_rate=_mean([r.first.outcome == "finished" for r in rollouts if r.first.outcome != "fault"]),
+        first_valid_rate=_mean([r.first.valid for r in rollouts if r.first.execution.outcome != "fault"]),
         repairs=_mean([len(r.attempts) for r in rollouts]),
         executor_tokens=_mean([r.tokens for r in rollouts]),
         completion_tokens=_mean([r.completion.written for r in rollouts]),
@@ -115,47 +113,8 @@ def step_report(
 def log_step(log: Log, credited: Sequence[CreditedGroup], report: StepReport) -> None:
     for group in credited:
         for rollout, advantage in zip(group.group.rollouts, group.advantages, strict=True):
-            log(rollout_event(rollout, step=report.step, advantage=advantage))
+            log(RolloutEvent(step=report.step, advantage=advantage, rollout=rollout))
     log(report)
-
-
-def rollout_event(
-    rollout: Rollout, *, step: int = 0, advantage: float | None = None, index: int = 0, sample: int = 0,
-    scores: Mapping[str, float] | None = None,
-) -> RolloutEvent:  # fmt: skip
-    """The record of a rollout; ``step`` and ``advantage`` in training, the other arguments in an evaluation."""
-    question, completion, reference = rollout.problem.question, rollout.completion, rollout.problem.reference
-    execution, verdict = rollout.execution, rollout.verdict
-    tests = (reference.tests,) if reference.tests else ()
-    return RolloutEvent(
-        problem=question.id,
-        domain=question.domain,
-        dataset=question.dataset,
-        like=question.like,
-        step=step,
-        index=index,
-        sample=sample,
-        text=completion.text,
-        workflow=None if rollout.workflow == completion.text else rollout.workflow,
-        completion_tokens=completion.written,
-        finish_reason=completion.finish_reason,
-        shape=execution.shape,
-        lint=[finding.code for finding in execution.findings],
-        **picked(execution, "outcome error answer calls"),
-        operators=[call.name for call in execution.calls],
-        executors=by_executor(call for run in rollout.executions for call in run.calls),
-        attempts=rollout.attempts,
-        seconds=sum(run.seconds for run in rollout.executions),
-        executor_tokens=rollout.tokens,
-        cost=sum(run.cost for run in rollout.executions),
-        **picked(verdict, "correct abstained tier reason score"),
-        scores=verdict.scores if scores is None else scores,
-        judged=verdict.exchanges,
-        reward=rollout.reward.total,
-        terms=rollout.reward.terms,
-        advantage=advantage,
-        reference=reference.answers or tests or (("no answer",) if reference.unanswerable else ()),
-    )
 
 
 def _mean(values: Sequence[float]) -> float:

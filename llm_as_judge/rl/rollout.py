@@ -197,7 +197,7 @@ class Collector:
         while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
             if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
-            reasons = Counter(rollouts[key].verdict.reason or rollouts[key].execution.error for key in unscored)
+            reasons = Counter(rollouts[key].trouble for key in unscored)
             [(most, _)] = reasons.most_common(1)
             cause = f"{share:.0%} of the rollouts could not be scored, most often because: {most}"
             if (wait := next(waits, None)) is None:

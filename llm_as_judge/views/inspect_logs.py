@@ -16,6 +16,7 @@ from typing import Any
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.events import RolloutEvent
+from llm_as_judge.files import picked
 from llm_as_judge.runlog import FinishedStep, json_data
 from llm_as_judge.types import Exchange, OperatorCall
 from llm_as_judge.workflow.lint.codes import meaning
@@ -30,10 +31,6 @@ except ImportError as error:
 
 #: Format of the time at the start of a log's name.
 _STAMP = "%Y-%m-%dT%H-%M-%S+00-00"
-_METADATA = (
-    "domain", "dataset", "shape", "outcome", "operators", "lint", "advantage", "executor_tokens", "completion_tokens",
-    "cost",
-)  # fmt: skip
 
 
 @dataclass
@@ -92,14 +89,14 @@ class _Transcript:
 def step_log(step: FinishedStep) -> logs.EvalLog:
     run, report, samples = step.run, step.report, []
     policy, executor, _ = run.models
-    for rollout, member, prompt in step.members():
+    for one, member, prompt in step.members():
         asked: list[Any] = [model.ChatMessageSystem(content=step.system)] if step.system else []
         asked += [model.ChatMessageUser(content=prompt.user)] if prompt.user else []
-        sample = _sample(rollout, run.models, rollout.time - rollout.seconds, prompt.question or prompt.user, asked)
-        sample.id, sample.epoch = rollout.problem, member
+        sample = _sample(one, run.models, one.time - one.rollout.seconds, prompt.question or prompt.user, asked)
+        sample.id, sample.epoch = one.rollout.problem.question.id, member
         samples.append(sample)
     figures = {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
-    began = min((rollout.time for rollout in step.rollouts), default=0.0)
+    began = min((one.time for one in step.rollouts), default=0.0)
     return _log(step_name(report.step), policy, began, samples, {"run": run.id, "executor": executor, **figures})
 
 
@@ -107,17 +104,20 @@ def records_log(records: Sequence[RolloutEvent], name: str, policy: str, moment:
     """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
     samples = []
     for record in records:
-        sample = _sample(record, (policy, "executor", "judge"), moment, record.problem)
-        sample.id, sample.epoch = f"{record.index + 1} {record.problem}", record.sample + 1
+        problem = record.rollout.problem.question.id
+        sample = _sample(record, (policy, "executor", "judge"), moment, problem)
+        sample.id, sample.epoch = f"{record.index + 1} {problem}", record.sample + 1
         samples.append(sample)
     return _log(name, policy, moment, samples, {"evaluation": name})
 
 
 def _sample(
-    rollout: RolloutEvent, models: tuple[str, str, str], began: float, question: str, asked: Sequence[Any] = ()
+    logged: RolloutEvent, models: tuple[str, str, str], began: float, question: str, asked: Sequence[Any] = ()
 ) -> logs.EvalSample:
     """``models`` are policy, executor and judge; ``asked`` are the messages to the policy."""
     policy, executor, judge = models
+    rollout, execution, completion = logged.rollout, logged.rollout.execution, logged.rollout.completion
+    target, codes = list(rollout.problem.reference.shown), [finding.code for finding in execution.findings]
     transcript = _Transcript(_moment(began))
     turns = list(asked)
     for attempt in rollout.attempts:
@@ -129,35 +129,44 @@ def _sample(
         turns.append(model.ChatMessageAssistant(content=attempt.workflow, model=policy))
         turns.append(model.ChatMessageUser(content=attempt.told))
     with transcript.span("policy"):
-        written = Exchange("", rollout.text, rollout.finish_reason, 0, rollout.completion_tokens, 0.0, 0.0)
+        written = Exchange("", completion.text, completion.finish_reason, 0, completion.written, 0.0, 0.0)
         transcript.replied(policy, turns, written)
-    if rollout.lint:
-        transcript.add(event.InfoEvent, source="lint", data="\n".join(map(meaning, rollout.lint)))
-    error = None if rollout.outcome == "finished" else f"{rollout.outcome}: {rollout.error}"
+    if codes:
+        transcript.add(event.InfoEvent, source="lint", data="\n".join(map(meaning, codes)))
+    error = None if rollout.valid else f"{execution.outcome}: {execution.error}"
     with transcript.span("workflow"):
-        for call in rollout.calls:
+        for call in execution.calls:
             transcript.called(call, executor)
         if error:
             shown = logs.EvalError(message=error, traceback=error, traceback_ansi=error)
             transcript.add(event.ErrorEvent, error=shown)
-    if rollout.judged:
+    if rollout.verdict.exchanges:
         with transcript.span("judge"):
-            transcript.exchanged(judge, rollout.judged)
-    scores = _scores(rollout)
+            transcript.exchanged(judge, rollout.verdict.exchanges)
+    scores = _scores(logged)
     values = {name: "unscored" if score.value != score.value else score.value for name, score in scores.items()}
-    verdict = Score(value=values, answer=rollout.answer, explanation=scores["correct"].explanation)
-    transcript.add(event.ScoreEvent, score=verdict, target=list(rollout.reference), scorer="judge and reward")
-    output = model.ModelOutput.from_content(policy, rollout.answer or "")
+    verdict = Score(value=values, answer=execution.answer, explanation=scores["correct"].explanation)
+    transcript.add(event.ScoreEvent, score=verdict, target=target, scorer="judge and reward")
+    output = model.ModelOutput.from_content(policy, execution.answer or "")
     output.error = error
     return logs.EvalSample(
         id="",
         epoch=1,
         input=question,
-        target=list(rollout.reference),
-        messages=[*turns, model.ChatMessageAssistant(content=rollout.source, model=policy)],
+        target=target,
+        messages=[*turns, model.ChatMessageAssistant(content=rollout.workflow, model=policy)],
         output=output,
         scores=scores,
-        metadata={name: json_data(getattr(rollout, name)) for name in _METADATA},
+        metadata={
+            **picked(rollout.problem.question, "domain dataset"),
+            **picked(execution, "shape outcome"),
+            "operators": [call.name for call in execution.calls],
+            "lint": codes,
+            "advantage": logged.advantage,
+            "executor_tokens": rollout.tokens,
+            "completion_tokens": completion.written,
+            "cost": rollout.cost,
+        },
         events=transcript.events,
         model_usage=transcript.usage,
         total_time=rollout.seconds,
@@ -221,18 +230,19 @@ def time_of(file: Path) -> float:
     return datetime.strptime(file.name.split("_")[0], _STAMP).replace(tzinfo=timezone.utc).timestamp()
 
 
-def _scores(rollout: RolloutEvent) -> dict[str, Score]:
+def _scores(logged: RolloutEvent) -> dict[str, Score]:
     """Domain, verdict, official scores, reward and its terms, each a column; an evaluation has no reward."""
-    decided = f" (decided by {rollout.tier})" if rollout.tier != "none" else ""
-    why: dict[str, str | None] = {"correct": f"{rollout.reason}{decided}"}
-    correct = {True: "C", False: "I", None: None}[rollout.correct]
-    values: dict[str, Any] = {"domain": rollout.domain, "correct": correct, **rollout.scores}
-    if rollout.step:
-        values["reward"] = rollout.reward
-        why["reward"] = None if rollout.advantage is None else f"advantage {rollout.advantage:.4g}"
+    rollout, verdict = logged.rollout, logged.rollout.verdict
+    decided = f" (decided by {verdict.tier})" if verdict.tier != "none" else ""
+    why: dict[str, str | None] = {"correct": f"{verdict.reason}{decided}"}
+    correct = {True: "C", False: "I", None: None}[verdict.correct]
+    values: dict[str, Any] = {"domain": rollout.problem.question.domain, "correct": correct, **verdict.scores}
+    if logged.step:
+        values["reward"] = rollout.reward.total
+        why["reward"] = None if logged.advantage is None else f"advantage {logged.advantage:.4g}"
     scores = {}
-    for name, value in {**values, **rollout.terms}.items():
-        about: dict[str, Any] = {"answer": rollout.answer, "explanation": why.get(name)}
+    for name, value in {**values, **rollout.reward.terms}.items():
+        about: dict[str, Any] = {"answer": rollout.execution.answer, "explanation": why.get(name)}
         shown = round(value, 4) if isinstance(value, float) else value
         scores[name] = Score.unscored(**about) if value is None else Score(value=shown, **about)
     return scores

@@ -14,7 +14,7 @@ from typing import Any
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.analysis import Line, Shown, Story
 from llm_as_judge.evaluation.intervals import mean_known
-from llm_as_judge.files import cut
+from llm_as_judge.files import cut, picked
 from llm_as_judge.types import DOMAINS, in_order
 from llm_as_judge.views.charts import plots
 from llm_as_judge.views.terminal import figure, judge_line, plan_cells, recorded
@@ -120,10 +120,9 @@ def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:
 def _rollouts(shown: Sequence[Shown]) -> list[dict[str, Any]]:
     return [
         {
-            "rollout": one.rollout,
-            "question": one.question,
-            "verdict": {True: "right", False: "wrong", None: "unscored"}[one.rollout.correct],
-            "lint": [meaning(code) for code in one.rollout.lint],
+            **picked(one, "rollout step question"),
+            "verdict": {True: "right", False: "wrong", None: "unscored"}[one.rollout.verdict.correct],
+            "lint": [meaning(finding.code) for finding in one.rollout.execution.findings],
         }
         for one in shown
     ]

@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED, FinishedRun
+from helpers.run_logs import read_rollouts
 
 from llm_as_judge.assembly.estimates import sizes_of, step_seconds
 from llm_as_judge.commands.plan import make_plan
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.events import RolloutEvent
-from llm_as_judge.runlog import LogReader
 
 TRAINING = "config/training.yaml"
 WITHIN = 0.25
@@ -33,13 +32,13 @@ def test_parameters_and_seconds_of_a_step_are_the_published_ones() -> None:
 
 def test_tokens_of_a_step_are_those_of_a_run(finished_run: FinishedRun) -> None:
     config = load_config(EMBEDDED, finished_run.overrides)
-    rollouts = [event for event in LogReader(finished_run.log).new() if isinstance(event, RolloutEvent)]
-    generated = sum(r.completion_tokens for r in rollouts) / 2
+    rollouts = [event.rollout for event in read_rollouts(finished_run.log)]
+    generated = sum(r.completion.written for r in rollouts) / 2
     blind, told = make_plan(config, ["1x80"]), make_plan(config, ["1x80"], log=finished_run.log)
     assert blind.tokens_a_step["generated"] == pytest.approx(generated, rel=WITHIN)
     assert told.tokens_a_step["generated"] == pytest.approx(generated, rel=0.01)
     asked = told.tokens_a_step["executor_input"] + told.tokens_a_step["executor_output"]
-    assert asked == pytest.approx(sum(r.executor_tokens for r in rollouts) / 2, rel=WITHIN)
+    assert asked == pytest.approx(sum(r.tokens for r in rollouts) / 2, rel=WITHIN)
     assert "hand-written" in blind.assumed and told.assumed == "nothing"
 
 

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED, FinishedRun, as_options, run_settings
-from helpers.run_logs import read_events
+from helpers.run_logs import read_events, read_rollouts
 from helpers.workflows import linted
 from msgspec import to_builtins
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -190,10 +190,9 @@ def test_any_endpoint_and_any_policy_run_the_same_job(tmp_path: Path, address: s
 
 def left_by(folder: Path) -> tuple[bytes, list[tuple[object, ...]]]:
     """The adapter of a run's second step, and its rollouts."""
-    fields = ("step", "problem", "text", "answer", "executor_tokens", "reward", "advantage")
-    events = read_events(folder / "logs/nano/grpo_mixed.jsonl")
-    rollouts = [tuple(e[field] for field in fields) for e in events if e["kind"] == "rollout"]
-    return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), rollouts
+    logged = [(e, e.rollout) for e in read_rollouts(folder / "logs/nano/grpo_mixed.jsonl")]
+    made = [(e.step, r.problem, r.completion, r.execution.answer, r.tokens, r.reward, e.advantage) for e, r in logged]
+    return (folder / "checkpoints/nano/grpo_mixed/step_2/adapter_model.safetensors").read_bytes(), made
 
 
 @pytest.mark.slow

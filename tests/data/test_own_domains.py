@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
-from helpers.run_logs import read_events
+from helpers.run_logs import read_rollouts
 from helpers.samples import write_lines
 
 from llm_as_judge.config.loading import load_config
@@ -89,9 +89,9 @@ def test_a_run_draws_their_shares_and_names_them_in_log_and_tables(here: Path, a
     files = {"train_dataset": train, "test_dataset": test, "eval_every": 0, "eval_problems": 4, "judge.mode": "rules"}
     settings = [*run_settings(here, address, max_steps=1, rollout_batch_size=2, **files), DOMAINS, RATIOS]
     out = cli("train", *as_options([*settings, "evaluation.baselines=single"]))
-    rollouts = [e for e in read_events(here / "logs/nano/grpo_mixed.jsonl") if e["kind"] == "rollout"]
-    assert {e["domain"]: e.get("like") for e in rollouts} == {"legal": "qa", "tax": "math"}
-    assert sum(e["domain"] == "tax" for e in rollouts) == len(rollouts) / 2
+    asked = [event.rollout.problem.question for event in read_rollouts(here / "logs/nano/grpo_mixed.jsonl")]
+    assert {q.domain: q.like for q in asked} == {"legal": "qa", "tax": "math"}
+    assert sum(q.domain == "tax" for q in asked) == len(asked) / 2
     heading = next(line for line in out.splitlines() if "overall" in line)
     assert heading.split()[:3] == ["overall", "legal", "tax"]
 

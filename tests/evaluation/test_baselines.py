@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from helpers.rollouts import Bench, problem, record_of, rollout
+from helpers.rollouts import Bench, alone, problem, rollout
 
 from llm_as_judge.evaluation.baselines import Matrix, Row, measure, rows
 from llm_as_judge.types import Question
@@ -17,7 +17,7 @@ def matrix(**right: Sequence[bool | None]) -> Matrix:
     found = {}
     for plan, marks in right.items():
         ran = [rollout(p, mark, plan=plan, tokens=TOKENS[plan]) for p, mark in zip(PROBLEMS, marks, strict=True)]
-        found[plan] = [record_of(place, 0, one) for place, one in enumerate(ran)]
+        found[plan] = alone(ran)
     return Matrix(found)
 
 

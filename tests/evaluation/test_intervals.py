@@ -5,13 +5,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import pytest
-from helpers.rollouts import problem, record_of, rollout
+from helpers.rollouts import problem, rollout
 
 from llm_as_judge.answers import metrics
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.evaluation import intervals
 from llm_as_judge.evaluation.summary import summarise
-from llm_as_judge.types import Outcome, Reference, Rollout
+from llm_as_judge.types import Group, Outcome, Reference, Rollout
 
 
 def test_intervals_match_published_values_and_are_seeded() -> None:
@@ -67,8 +67,7 @@ NONE = problem("none", "qa", "squad2", Reference(unanswerable=True))
 
 
 def official(dataset: str, *groups: Sequence[Rollout]) -> Mapping[str, intervals.Estimate]:
-    records = [record_of(i, k, r) for i, group in enumerate(groups) for k, r in enumerate(group)]
-    return summarise(records).official[dataset]
+    return summarise([Group(rollouts[0].problem, rollouts) for rollouts in groups]).official[dataset]
 
 
 def values(found: Mapping[str, intervals.Estimate]) -> dict[str, float]:

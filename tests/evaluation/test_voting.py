@@ -55,13 +55,14 @@ async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_
         def log(drafts: int, name: str = f"{dataset}{len(wrong)}{answers[:3]}") -> Ledger:
             return Ledger(tmp_path / f"{name.replace('/', '')}_{drafts}.jsonl")
 
-        drafts, (record,) = await self_consistency([of], parts, bench.run, 25, log)
-        found = (drafts, record.correct, record.executor_tokens, record.cost, record.seconds)
+        drafts, (group,) = await self_consistency([of], parts, bench.run, 25, log)
+        (made,) = group.rollouts
+        found = (drafts, made.verdict.correct, made.tokens, made.cost, made.seconds)
         if found != (3, correct, 30, 1.5, 3.0):
             wrong.append((dataset, answers, found))
         if dataset == "own":
-            drafts, (record,) = await self_consistency([of], parts, bench.run, 65, log)
-            assert (drafts, record.executor_tokens) == (7, 70), "as many as cost no less"
+            drafts, (group,) = await self_consistency([of], parts, bench.run, 65, log)
+            assert (drafts, group.rollouts[0].tokens) == (7, 70), "as many as cost no less"
     assert not wrong
 
 
@@ -81,8 +82,9 @@ async def test_code_is_the_first_draft_that_passes_public_tests(tmp_path: Path, 
     of = replace(of, question=replace(of.question, entry_point="f", public_tests=("assert f() > 0",)))
 
     tested = replace(parts, judge=Tested())
-    _, (record,) = await self_consistency([of], tested, run_code, 1, lambda n: Ledger(tmp_path / f"{n}.jsonl"))
-    assert (record.correct, record.answer) == (correct, drafts[passing if passing < 3 else 0])
+    _, (group,) = await self_consistency([of], tested, run_code, 1, lambda n: Ledger(tmp_path / f"{n}.jsonl"))
+    ended = [(rollout.verdict.correct, rollout.execution.answer) for rollout in group.rollouts]
+    assert ended == [(correct, drafts[passing if passing < 3 else 0])]
 
 
 async def test_the_best_constant_of_each_dataset_is_chosen_on_training_problems_and_asks_nobody() -> None:
@@ -103,9 +105,9 @@ async def test_the_best_constant_of_each_dataset_is_chosen_on_training_problems_
         runner = WorkflowRunner(Silent(), sandbox, WorkflowConfig(), EndpointConfig())
         parts = RolloutParts(runner, judge, Bench(lambda *rest: ""))
         problems = [none[0], some[0], sums[0], sums[4], code]
-        records = await evaluate(problems, constant_author(constants), parts)
-    assert [(r.outcome, r.correct, list(r.operators)) for r in records] == [
-        ("finished", right, []) for right in (True, False, True, False, False)
+        made = [group.rollouts[0] for group in await evaluate(problems, constant_author(constants), parts)]
+    assert [(r.execution.outcome, r.verdict.correct, r.calls) for r in made] == [
+        ("finished", right, ()) for right in (True, False, True, False, False)
     ]
 
 

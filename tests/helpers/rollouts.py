@@ -1,6 +1,6 @@
 """Hand-made rollouts, for tests of what is computed from them."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,11 +8,11 @@ from llm_as_judge import types
 from llm_as_judge.answers.metrics import scores
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.events import RolloutEvent
 from llm_as_judge.types import (
     Completion,
     Domain,
     Execution,
+    Group,
     Outcome,
     Problem,
     Question,
@@ -45,7 +45,8 @@ def rollout(
     outcome = outcome or ("fault" if correct is None else "finished")
     source = workflow(SHAPES[plan], of.question.domain) if text is None else text
     metric = metric_of(of.question)
-    found = scores(metric, answer, of.question, of.reference) if outcome == "finished" and correct is not None else {}
+    given = answer if outcome == "finished" else None
+    found = {} if correct is None else scores(metric, given, of.question, of.reference)
     return Rollout(
         of, Completion(source, (), (), (), "stop"), source,
         Execution(outcome, answer if outcome == "finished" else None, (call,), shape=lint(source).shape),
@@ -54,11 +55,9 @@ def rollout(
     )  # fmt: skip
 
 
-def record_of(index: int, sample: int, rollout: Rollout) -> RolloutEvent:
-    """The record that an evaluation keeps of a rollout."""
-    from llm_as_judge.evaluation import evaluate
-
-    return evaluate.record_of(rollout, index, sample)
+def alone(rollouts: Iterable[Rollout]) -> list[Group]:
+    """Each rollout as the only one of its problem."""
+    return [Group(rollout.problem, (rollout,)) for rollout in rollouts]
 
 
 @dataclass

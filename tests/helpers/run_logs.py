@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from helpers.rollouts import problem, rollout
-from llm_as_judge.events import Event, LayersEvent, PromptEvent, RunEvent, UsageEvent
+from llm_as_judge.events import Event, LayersEvent, PromptEvent, RolloutEvent, RunEvent, UsageEvent
 from llm_as_judge.rl.credit import credit
 from llm_as_judge.rl.report import log_step, step_report
 from llm_as_judge.rl.update import UpdateReport
-from llm_as_judge.runlog import EventLog
+from llm_as_judge.runlog import EventLog, LogReader
 from llm_as_judge.types import Exchange, Execution, Group, OperatorCall, Problem, Question, Reference, Reward, Rollout
 
 CONFIG = "model:\n  model_name: nano\nexecutor:\n  model: nano-executor\ntraining:\n  max_steps: 3\n"
@@ -93,6 +93,10 @@ def write_run(path: Path, steps: int = 2) -> Path:
     """A run of some steps with a right, a wrong and an unscored rollout in each."""
     right, rest = group("q", True, True, domain="code"), (True, False, None)
     return log_steps(path, *([group(f"p{step}", *rest), right] for step in range(1, steps + 1)))
+
+
+def read_rollouts(path: str | Path) -> list[RolloutEvent]:
+    return [event for event in LogReader(path).new() if isinstance(event, RolloutEvent)]
 
 
 def read_events(path: str | Path) -> Iterator[dict[str, Any]]:

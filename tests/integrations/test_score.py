@@ -16,7 +16,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.data.forms import to_record
 from llm_as_judge.errors import DataError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import Scorer, problem_of, reason_of
+from llm_as_judge.integrations.score import Scorer, problem_of
 from llm_as_judge.rl.rollout import collect
 from llm_as_judge.types import Completion
 from llm_as_judge.workflow.shapes import SHAPES, workflow
@@ -38,14 +38,14 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads
         assert right.verdict.correct is True and right.valid and right.execution.tokens == 30
         assert set(right.reward.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
         assert right.reward.total is not None and right.reward.total > 8
-        assert wrong.verdict.correct is False and reason_of(cut) == "truncated"
+        assert wrong.verdict.correct is False and cut.trouble == "truncated"
         assert invalid.execution.outcome == "invalid"
         floor = invalid.reward.total
         assert wrong.reward.total is not None and floor is not None
         assert floor == cut.reward.total and floor < wrong.reward.total < 0
         executor.down = True
         fault = await scorer.score(row, text("program"))
-        assert fault.reward.total is None and fault.verdict.correct is None and "500" in reason_of(fault)
+        assert fault.reward.total is None and fault.verdict.correct is None and "500" in fault.trouble
         executor.down = False
         assert (await scorer.score(row, text("program"))).reward == right.reward
 

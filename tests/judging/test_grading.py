@@ -10,7 +10,7 @@ import pytest
 from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.grading import Grading, grading
-from helpers.run_logs import read_events
+from helpers.run_logs import read_rollouts
 from helpers.samples import write_lines
 
 from llm_as_judge.assembly.services import open_judge, open_services
@@ -201,13 +201,14 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     small = run_settings(here, address, eval_every=0, eval_problems=2)
     own = as_options([*small, *settings(served, RELATIVE, *open_data("evaluation.baselines=single"))])
     cli("train", *own)
-    ended = [e for e in read_events(here / "logs/nano/grpo_mixed.jsonl") if e.get("tier") == "relative"]
-    groups = [[e["score"] for e in ended if (e["step"], e["problem"]) == (f["step"], f["problem"])] for f in ended]
+    logged = [((e.step, e.rollout.problem), e.rollout.verdict) for e in read_rollouts("logs/nano/grpo_mixed.jsonl")]
+    ended = [(place, verdict.score) for place, verdict in logged if verdict.tier == "relative"]
+    groups = [[score for at, score in ended if at == place] for place, _ in ended]
     assert groups and all(sum(scores) == pytest.approx(len(scores) / 2) for scores in groups)
     results = here / "results/evaluation"
     (untrained,) = results.glob("nano_untrained_*.jsonl")
-    before, text = read_events(results / "nano_grpo_mixed_untrained_policy.jsonl"), untrained.read_bytes()
-    assert {e["score"] for e in before if e["kind"] == "rollout"} <= {0.5, None}, "it ties with itself"
+    before, text = read_rollouts(results / "nano_grpo_mixed_untrained_policy.jsonl"), untrained.read_bytes()
+    assert {e.rollout.verdict.score for e in before} <= {0.5, None}, "it ties with itself"
     Path("w.py").write_text(SINGLE_CALL.replace("return ", "return 'a longer answer ' * 20 + "))
     (row,) = cli.json("evaluate", "--workflow", "w.py", *own)["datasets"]
     (official,) = row["metrics"]["official"].values()
@@ -215,8 +216,8 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     assert [*results.glob("nano_untrained_*.jsonl")] == [untrained] and untrained.read_bytes() == text
     # Of two files too, whose problems are sampled apart.
     both = ("--data", "train.jsonl", "--data", "test.jsonl", "--untrained", "--set", "eval_temperature=1")
-    records = [e for row in cli.json("evaluate", *both, *own)["datasets"] for e in read_events(Path(row["records"]))]
-    assert len(records) == 6 and {e["score"] for e in records} <= {0.5, None}, records
+    records = [e for row in cli.json("evaluate", *both, *own)["datasets"] for e in read_rollouts(row["records"])]
+    assert len(records) == 6 and {e.rollout.verdict.score for e in records} <= {0.5, None}, records
 
 
 def test_the_example_trains(
@@ -227,8 +228,9 @@ def test_the_example_trains(
     small = ["rollout_batch_size=1", "num_return_sequences_in_group=2", "evaluation.baselines=none"]
     fewer = [*small, "max_steps=1", "eval_problems=2", f"executor.base_url={address}"]
     out = cli("train", "--config", "config.yaml", *as_options([*fewer, f"judge.base_url={served.url}"]))
-    events = [event for event in read_events(Path("logs/nano/rubric.jsonl")) if event.get("tier") == "rubric"]
-    assert "mean score" in out and events and all(event["judged"] for event in events)
+    verdicts = [event.rollout.verdict for event in read_rollouts("logs/nano/rubric.jsonl")]
+    ended = [verdict for verdict in verdicts if verdict.tier == "rubric"]
+    assert "mean score" in out and ended and all(verdict.exchanges for verdict in ended)
 
 
 async def test_a_workflow_that_ran_later_is_ranked_with_its_group(

@@ -14,7 +14,7 @@ import pytest
 from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.knowing import Knowing, knowing
-from helpers.run_logs import read_events
+from helpers.run_logs import read_rollouts
 from helpers.samples import write_lines
 
 from llm_as_judge.assembly.services import open_services
@@ -300,10 +300,10 @@ def test_failures_of_a_function_are_counted(module: ModuleType, here: Path, addr
     settings = run_settings(here, address, **changes)
     out = cli("train", *as_options([*settings, "evaluation.baselines=none", "domain_ratios={math: 1, code: 0, qa: 0}"]))
     logs = [here / "logs/nano/grpo_mixed.jsonl", *(here / "results/evaluation").glob("nano_grpo_mixed_*.jsonl")]
-    events = [event for log in logs for event in read_events(log) if event["kind"] == "rollout"]
-    failed = [event for event in events if "raised RuntimeError: the tenth" in event["reason"]]
-    assert len(logs) == 3 and len(events) == 2 * 3 * 3 + 2 * 6
-    assert failed and all(event["correct"] is None and event["reward"] is None for event in failed)
+    rollouts = [event.rollout for log in logs for event in read_rollouts(log)]
+    failed = [rollout for rollout in rollouts if "raised RuntimeError: the tenth" in rollout.verdict.reason]
+    assert len(logs) == 3 and len(rollouts) == 2 * 3 * 3 + 2 * 6
+    assert failed and all(r.verdict.correct is None and r.reward.total is None for r in failed)
     assert re.search(r"mean score +unscored", out) and re.search(r"untrained policy .* [1-9]\d*\s*$", out, re.MULTILINE)
     refused = cli.refused("train", *as_options([*settings, "judge.function=own_verdicts.py:broken", "run_name=b"]))
     assert "name 'undefined' is not defined" in refused and not list(here.rglob("b/step_*"))

@@ -18,7 +18,7 @@ import pytest
 from helpers.finished import EMBEDDED, run_settings
 from helpers.processes import free_port
 from helpers.processes import running as alive
-from helpers.run_logs import read_events
+from helpers.run_logs import read_rollouts
 from helpers.vllm import PYTHON, QUIET, needs_vllm
 
 from llm_as_judge.assembly.policy import load_author
@@ -157,8 +157,8 @@ def test_a_run_starts_uses_and_ends_a_real_server(tmp_path: Path, monkeypatch: p
     assert report is not None and report.step == 2
     log = (tmp_path / "logs/nano/policy_server.log").read_text(errors="replace")
     assert "/v1/load_lora_adapter" in log and "/v1/chat/completions" in log
-    rollouts = [e for e in read_events(tmp_path / "logs/nano/grpo_mixed.jsonl") if e["kind"] == "rollout"]
-    assert all(e["executor_tokens"] for e in rollouts) and report.unscored == 0
+    rollouts = read_rollouts(tmp_path / "logs/nano/grpo_mixed.jsonl")
+    assert all(event.rollout.tokens for event in rollouts) and report.unscored == 0
     author = load_author(config)
     assert isinstance(author.engine, VLLMEngine)
     own = author.engine._own

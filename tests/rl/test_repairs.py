@@ -157,15 +157,17 @@ async def test_an_evaluation_repairs_and_reports_both_attempts() -> None:
     author = PolicyAuthor(policy, LocalEngine(policy, policy.tokenizer), prompt, config)
     parts = RolloutParts(Picky(1, 0.0), tiny.LuckyJudge(), tiny.ten_or_minus_five, repairs=1, judges_attempts=True)
     problems = [tiny.problem(i) for i in range(12)]
-    records = await evaluate(problems, author, parts, samples=2)
-    repaired = [record for record in records if record.attempts]
-    assert 0 < len(repaired) < len(records) == 24
-    summary = summarise(records)
+    groups = await evaluate(problems, author, parts, samples=2)
+    made = [rollout for group in groups for rollout in group.rollouts]
+    repaired = [rollout for rollout in made if rollout.attempts]
+    assert 0 < len(repaired) < len(made) == 24
+    summary = summarise(groups)
     assert summary.first is not None and summary.first.valid_rate.value < summary.valid_rate.value
     assert summary.as_json()["first_attempt"]["valid_rate"] == summary.first.valid_rate.value
     assert summary.repaired == len(repaired) / 24
-    assert all(record.first.outcome in ("invalid", "raised") for record in repaired)
-    line = msgspec.json.decode(encoded(repaired[0]), type=RolloutEvent)
-    assert line.attempts[0].told == repaired[0].attempts[0].told and line.first.outcome == repaired[0].first.outcome
+    assert all(rollout.first.execution.outcome in ("invalid", "raised") for rollout in repaired)
+    line = msgspec.json.decode(encoded(RolloutEvent(rollout=repaired[0])), type=RolloutEvent).rollout
+    assert line.attempts == repaired[0].attempts and line.first.execution == repaired[0].first.execution
     alone = await evaluate(problems, author, replace(parts, repairs=0), samples=2)
-    assert [r.text for r in alone] == [r.first.source for r in records] and summarise(alone).first is None
+    assert [r.workflow for g in alone for r in g.rollouts] == [r.first.workflow for r in made]
+    assert summarise(alone).first is None

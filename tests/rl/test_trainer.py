@@ -185,19 +185,21 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     events = Events()
     report = await bandit_trainer(tmp_path, events=events, buffer=ListBuffer()).train(1)
     assert report is not None
-    rollouts = events.of("rollout")
+    rollouts = [event["rollout"] for event in events.of("rollout")]
     assert len(rollouts) == 24 and len(events.of("step")) == 1 and len(events.of("checkpoint")) == 1
-    for event in rollouts:
-        assert event["correct"] == (LUCKY in event["text"].split())
-        assert event["reward"] == event["terms"]["correctness"] == (10.0 if event["correct"] else -5.0)
-    assert len({e["problem"] for e in rollouts}) == 4
+    right = [rollout["verdict"]["correct"] for rollout in rollouts]
+    for rollout, correct in zip(rollouts, right, strict=True):
+        assert correct == (LUCKY in rollout["completion"]["text"].split())
+        total = 10.0 if correct else -5.0
+        assert rollout["reward"] == {"total": total, "terms": {"correctness": total}}
+    assert len({rollout["problem"]["question"]["id"] for rollout in rollouts}) == 4
     step = events.of("step")[0]
-    assert step["accuracy"] == sum(e["correct"] for e in rollouts) / 24 == report.accuracy
-    assert step["truncated"] == sum(e["finish_reason"] == "length" for e in rollouts) / 24 > 0
+    assert step["accuracy"] == sum(right) / 24 == report.accuracy
+    assert step["truncated"] == sum(r["completion"]["finish_reason"] == "length" for r in rollouts) / 24 > 0
     assert step["kl"] is None  # not measured is null, not NaN
     assert set(step["seconds"]) == {"prompt", "sync", "generate", "execute", "update"}
     assert step["domain_accuracy"].keys() == {"math", "qa"}
-    by_group = [sum(e["advantage"] for e in rollouts[i : i + 6]) for i in range(0, 24, 6)]
+    by_group = [sum(e["advantage"] for e in events.of("rollout")[i : i + 6]) for i in range(0, 24, 6)]
     assert by_group == pytest.approx([0.0] * 4, abs=1e-6)
 
 

@@ -8,18 +8,20 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
+from helpers.rollouts import problem, rollout
 from helpers.run_logs import write
 from rich.console import Console
 
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
 from llm_as_judge.events import EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.runlog import LogReader
+from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Reward, Verdict
 from llm_as_judge.views.watch import curve, look_at_log, look_panel
 
 
@@ -116,12 +118,19 @@ def test_on_a_terminal_it_follows_the_run_to_its_end(tmp_path: Path, root: Path)
     assert all(f"step {n}/20".encode() in shown for n in (18, 19, 20))
 
 
-def ran(**more: Any) -> RolloutEvent:
-    fields: Mapping[str, Any] = {
-        "step": 1, "problem": "p", "domain": "math", "dataset": "gsm8k", "text": "", "outcome": "finished",
-        "operators": ["Custom"], "executor_tokens": 100, "cost": 0.5, "correct": True, "reward": 8.0, "shape": "Custom",
+def ran(step: int = 1, correct: bool | None = True, reward: float | None = 8.0, **changes: Any) -> RolloutEvent:
+    own: dict[str, Any] = {
+        "domain": "math", "dataset": "gsm8k", "calls": ["Custom"], "tokens": 100, "reason": "", "lint": [],
+        "outcome": "finished", "error": "", "shape": "Custom", "executor": "", **changes,
     }  # fmt: skip
-    return RolloutEvent(**{**fields, **more})
+    exchange = Exchange("", "", "stop", own["tokens"], 0, 0.5, 0.0)
+    paid = {"Custom": (exchange,)}
+    calls = tuple(OperatorCall(n, {}, {}, paid.get(n, ()), executor=own["executor"]) for n in own["calls"])
+    findings = tuple(Finding(code, "", 1, code == "W204") for code in own["lint"])
+    execution = Execution(own["outcome"], None, calls, own["error"], findings=findings, shape=own["shape"])
+    of, verdict = problem("p", own["domain"], own["dataset"]), Verdict(correct, "rules", own["reason"])
+    done = replace(rollout(of, correct), execution=execution, verdict=verdict, reward=Reward(reward))
+    return RolloutEvent(step=step, rollout=done)
 
 
 def report(step: int) -> StepReport:
@@ -136,14 +145,14 @@ def logged(path: Path, *events: Event) -> Analysis:
 def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
     found = logged(
         tmp_path / "run.jsonl", ran(),
-        ran(correct=False, reward=-2.0, executor_tokens=300, domain="qa", dataset="", shape=""),
-        ran(outcome="invalid", correct=False, reward=-5.0, lint=["W205", "W204"], operators=[], cost=0.0),
+        ran(correct=False, reward=-2.0, tokens=300, domain="qa", dataset="", shape=""),
+        ran(outcome="invalid", correct=False, reward=-5.0, lint=["W205", "W204"], calls=[]),
         ran(outcome="raised", correct=False, reward=-5.0, error="ValueError: 12 is odd\nmore"),
         ran(outcome="fault", correct=None, reward=None, error="ProviderError: http://x 503"),
-        ran(correct=None, reward=None, reason="no verdict in 512 tokens", operators=["Custom", "Test"]), report(1),
+        ran(correct=None, reward=None, reason="no verdict in 512 tokens", calls=["Custom", "Test"]), report(1),
     )  # fmt: skip
     total = found.total
-    assert (total.rollouts, total.unscored, total.executor_tokens, total.cost) == (6, 2, 800 / 6, 2.5)
+    assert (total.rollouts, total.unscored, total.executor_tokens, total.cost) == (6, 2, 700 / 6, 2.5)
     assert (total.accuracy, total.valid_rate, total.reward) == (1 / 4, 3 / 5, -4.0 / 4)
     counts = {dimension: {key: line.rollouts for key, line in lines.items()} for dimension, lines in found.by.items()}
     failures = counts.pop("failure")
@@ -197,7 +206,7 @@ def test_a_run_is_found_by_name_or_file(logs: Path, cli: CommandLine) -> None:
 
 def test_every_dimension_has_its_table_and_hostile_names_are_text(logs: Path, cli: CommandLine) -> None:
     hostile = ran(dataset="[red]x[/red]", shape="[/]", error="\x1b[31mboo", outcome="raised", correct=False)
-    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False, executors={"strong": (1, 9)}), report(1))
+    logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False, executor="strong"), report(1))
     printed = cli("analyze", "all")
     assert not [dimension for dimension in DIMENSIONS if f"by {dimension}" not in printed]
     assert "over time" in printed and "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed

@@ -58,10 +58,10 @@ def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> 
     invalid = [replace(told(of, False, text=f"x = {n}"), execution=refused) for n in (1, 2)]
     groups = [Group(of, (told(of, True), told(of, True), best, *invalid)), group("b", None, False)]
     story = read_story(log_steps(tmp_path / "run.jsonl", groups), NONE)
-    assert story.best[0].rollout.reward == 9.9 and story.best[0].rollout.shape == "Programmer"
-    assert [shown.rollout.shape for shown in story.best].count("AnswerGenerate") == 1
-    assert {shown.rollout.outcome for shown in story.worst} >= {"invalid", "finished"}
-    assert all(s.rollout.reward is not None and s.question == f"Question {s.rollout.problem}?" for s in story.worst)
+    assert story.best[0].reward == 9.9 and story.best[0].rollout.execution.shape == "Programmer"
+    assert [shown.rollout.execution.shape for shown in story.best].count("AnswerGenerate") == 1
+    assert {shown.rollout.execution.outcome for shown in story.worst} >= {"invalid", "finished"}
+    assert all(s.question == f"Question {s.rollout.problem.question.id}?" for s in story.worst)
 
 
 def test_text_is_shown_as_it_is_except_for_invisible_characters() -> None:

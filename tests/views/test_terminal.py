@@ -1,5 +1,6 @@
 """Terminal output of a run and of an evaluation, and the learning curve."""
 
+import dataclasses
 import io
 import math
 import re
@@ -7,16 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from helpers.rollouts import problem, record_of, rollout
+from helpers.rollouts import alone, problem, rollout
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
 from llm_as_judge.evaluation.intervals import Estimate
 from llm_as_judge.evaluation.summary import summarise
-from llm_as_judge.events import EvalEvent, RolloutEvent, StepReport
+from llm_as_judge.events import EvalEvent, StepReport
 from llm_as_judge.llm.client import Usage
-from llm_as_judge.types import Reference
+from llm_as_judge.types import Execution, Finding, Reference, Rollout, Verdict
 from llm_as_judge.views import terminal as views
 from llm_as_judge.views.charts import learning_curve
 
@@ -102,20 +103,20 @@ def test_the_curve_draws_training_held_out_accuracy_bounds_validations_and_abste
     assert len(pictures) == 6 and all(picture.startswith(b"\x89PNG") for picture in pictures)
 
 
-def printed(width: int, **records: list[RolloutEvent]) -> str:
+def printed(width: int, **made: list[Rollout]) -> str:
     usage = {"executor": Usage(123456, 123456789, 12345678, 123.4567, 100, 3), "judge": Usage(10, 20000, 300, 1.5)}
-    console, rows = Console(file=io.StringIO(), width=width), {name: summarise(own) for name, own in records.items()}
+    console, rows = (
+        Console(file=io.StringIO(), width=width),
+        {name: summarise(alone(r)) for name, r in made.items()},
+    )
     for part in [*views.summary_tables(list(rows.items())), *views.troubles(rows), views.usage_table(usage)]:
         console.print(part, highlight=False)
     return console.file.getvalue()  # type: ignore[attr-defined,no-any-return]
 
 
 KINDS = (Reference(("cat",)), Reference(unanswerable=True))
-SQUAD = [
-    record_of(i, 0, rollout(problem(str(i), "qa", "squad2", KINDS[i % 2]), bool(i % 3), answer="the cat"))
-    for i in range(120)
-]
-CODE = [record_of(i, 0, rollout(problem(str(i), "code", "humaneval"), i > 9)) for i in range(20)]
+SQUAD = [rollout(problem(str(i), "qa", "squad2", KINDS[i % 2]), bool(i % 3), answer="the cat") for i in range(120)]
+CODE = [rollout(problem(str(i), "code", "humaneval"), i > 9) for i in range(20)]
 
 
 def test_every_dataset_has_its_metric_and_abstentions_give_an_alarm() -> None:
@@ -127,7 +128,7 @@ def test_every_dataset_has_its_metric_and_abstentions_give_an_alarm() -> None:
         (line,) = [line for line in text.splitlines() if "HasAns_exact" in line]
         assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
     # Every fourth answer is open: 30 of 120. 60 of the others are right.
-    some = [replace(r, correct=None, abstained=True) if i % 4 == 0 else r for i, r in enumerate(SQUAD)]
+    some = [dataclasses.replace(r, verdict=Verdict(None, "llm")) if i % 4 == 0 else r for i, r in enumerate(SQUAD)]
     text = printed(100, squad2=some)
     assert "50.0 to 75.0, 30 left open" in text
     assert "ALARM: the judge left 25 % of the answers open, so that between 50 and 75 % are" in text
@@ -135,12 +136,11 @@ def test_every_dataset_has_its_metric_and_abstentions_give_an_alarm() -> None:
 
 
 def test_reasons_of_invalid_and_unscored_workflows_are_shown() -> None:
-    of, records = problem("p", "math"), []
-    for i, code in enumerate(["W201", "W201", "W303"]):
-        record = record_of(i, 0, rollout(of, False, outcome="invalid"))
-        records.append(replace(record, lint=["W205", code]))
-    records += [record_of(3, 0, rollout(of, False, outcome="timeout")), record_of(4, 0, rollout(of, None))]
-    text = printed(100, mine=records)
+    of, made = problem("p", "math"), []
+    for code in ("W201", "W201", "W303"):
+        findings = tuple(Finding(one, "", 1, one == code) for one in ("W205", code))
+        made.append(dataclasses.replace(rollout(of, False), execution=Execution("invalid", None, findings=findings)))
+    text = printed(100, mine=[*made, rollout(of, False, outcome="timeout"), rollout(of, None)])
     assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W303" in text
     assert "ended without an answer: 1\n      1  timeout" in text
     assert "unscored, infrastructure: 1\n      1  the provider was down" in text

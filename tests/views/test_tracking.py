@@ -14,6 +14,7 @@ import pytest
 from helpers.cli import CommandLine
 from helpers.finished import as_options, run_settings
 from helpers.processes import program
+from helpers.run_logs import read_rollouts
 
 from llm_as_judge.assembly import tracking as module
 from llm_as_judge.assembly.tracking import Tracking, step_metrics, tracking
@@ -107,7 +108,7 @@ def test_real_trackers_get_a_real_run(here: Path, address: str) -> None:
         assert [m["eval/accuracy"] for _, m in told if "eval/accuracy" in m] == [validated]
         assert [step for step, m in told if "eval/heldout/accuracy" in m] == [0, 2]
         (table,) = (m["completions"]["_value"] for _, m in told if "completions" in m)
-        written = [event for event in log if event["kind"] == "rollout" and event.get("step") == 2]
+        written = [(e.rollout, e.advantage) for e in read_rollouts("logs/nano/grpo_mixed.jsonl") if e.step == 2]
         shown = [(row["problem"], row["completion"], row["correct"], row["advantage"]) for row in table]
         assert len(table) == 2 and {row["step"] for row in table} == {2}
-        assert shown == [(e["problem"], e["text"], e["correct"], e["advantage"]) for e in written]
+        assert shown == [(r.problem.question.id, r.workflow, r.verdict.correct, a) for r, a in written]

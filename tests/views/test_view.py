@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
-from helpers.rollouts import record_of
 from helpers.run_logs import HOSTILE, add_step, group, hostile_group, log_steps, write_run
 
 from llm_as_judge.evaluation.records import Ledger
@@ -123,12 +122,11 @@ def test_evaluations_of_the_model_are_next_to_its_run(tmp_path: Path) -> None:
     path = write_run(tmp_path / "nano/run.jsonl", steps=1)
     logs = of(path)
     rollouts = [rollout for verdict in (True, False) for rollout in group("e", verdict).rollouts]
-    records = [record_of(index, 0, rollout) for index, rollout in enumerate(rollouts)]
     for name in ("nano_heldout_0123abcd", "other_heldout_0123abcd"):
         logs.records.mkdir(exist_ok=True)
         with Ledger(logs.records / f"{name}.jsonl") as ledger:
-            for record in records:
-                ledger.log(record)
+            for index, rollout in enumerate(rollouts):
+                ledger.add(index, 0, rollout)
     assert len(logs.update()) == 2 and not logs.update()
     found = logs_in(logs.folder)
     assert set(found) == {"step-0001", "evaluation-nano-heldout-0123abcd"}

@@ -35,9 +35,8 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.evaluation import voting
 from llm_as_judge.evaluation.analysis import analyze_log
 from llm_as_judge.evaluation.evaluate import Given
-from llm_as_judge.events import UsageEvent
+from llm_as_judge.events import RolloutEvent, UsageEvent
 from llm_as_judge.rewards.terms import efficiency, repetition
-from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Exchange, Execution, OperatorCall
 from llm_as_judge.views.watch import analysis_tables
@@ -136,8 +135,8 @@ def test_calls_go_to_the_named_executor_at_its_price(wait: Wait, box: Sandbox, h
     first, second = execution.calls
     # 10 prompt and 5 reply tokens: 20 at the default's prices, 60 at the other's.
     assert ([c.executor for c in execution.calls], first.weight, second.weight) == (["", "strong"], 1, 3)
-    assert (execution.tokens, execution.weighed_tokens, execution.cost) == (30, 60, pytest.approx(8e-5))
     made = replace(rollout(problem("q", "math"), True), execution=execution)
+    assert (execution.tokens, made.weighed_tokens, execution.cost) == (30, 60, pytest.approx(8e-5))
     assert efficiency(made, RewardConfig(token_budget=120)) == 5 and repetition(made, RewardConfig()) == 0
     for call, error in {
         ", model=name + 'x'": "Custom: there is no executor 'workflowx'; there are strong",
@@ -156,12 +155,11 @@ def test_calls_go_to_the_named_executor_at_its_price(wait: Wait, box: Sandbox, h
 def test_log_analysis_and_plan_know_the_executors(here: Path) -> None:
     call = OperatorCall("Custom", {}, {}, (Exchange("", "", "stop", 90, 10, 0, 0),))
     execution = Execution("finished", "42", (call, *[replace(call, executor="strong", weight=3.0)] * 2))
-    event = rollout_event(replace(rollout(problem("q", "math"), True), execution=execution), step=1)
-    assert event.executors == {"": (1, 100), "strong": (2, 200)} and event.weighed_tokens == 700
+    event = RolloutEvent(step=1, rollout=replace(rollout(problem("q", "math"), True), execution=execution))
     used, twice = ({"calls": n, "prompt_tokens": 90 * n, "completion_tokens": 10 * n, "cost": 0.0} for n in (1, 2))
     write(Path("log.jsonl"), event, UsageEvent(models={"executor": used, "executors.strong": twice}))
     found, shown = analyze_log(Path("log.jsonl")), io.StringIO()
-    assert found.total.executors == event.executors and [*found.by["executor"]] == ["strong"]
+    assert found.total.executors == {"": (1, 100), "strong": (2, 200)} and [*found.by["executor"]] == ["strong"]
     Console(width=200, file=shown).print(*analysis_tables(found))
     assert all(text in shown.getvalue() for text in ("default, calls/tokens", "strong, calls/tokens", "2/200"))
     config = loaded(TWO, "data.eval_problems=1")

@@ -15,7 +15,6 @@ from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import BufferConfig, WorkflowConfig
 from llm_as_judge.errors import PromptRefused, ProviderError
 from llm_as_judge.rl.buffer import ExperienceBuffer
-from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
 from llm_as_judge.workflow.run import Budget, WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
@@ -58,7 +57,7 @@ def test_a_text_is_parsed_once_for_lint_sandbox_log_and_buffer(run: Run, monkeyp
     buffer.update([types.Group(problem, (rollout,))], 1)
     (kept,) = buffer.entries("math")
     assert (execution.outcome, kept.digest) == ("finished", execution.digest) and len(kept.digest) == 16
-    assert kept.shape == rollout_event(rollout).shape == "3xAnswerGenerate>ScEnsemble"
+    assert kept.shape == "3xAnswerGenerate>ScEnsemble"
     assert [text for text in parsed if text] == [source]
 
 
