@@ -95,7 +95,7 @@ $(VLLM_VENV)/.installed:
 
 setup-verl: $(VERL_VENV)/.installed  ## create an environment for verl and Ray, on the CPU (2 GB)
 
-test-verl: setup setup-verl  ## run the test with verl's own reward workers in a local Ray
+test-verl: setup setup-verl  ## run the test with verl's own agent-loop workers in a local Ray
 	@VERL_PYTHON=$(abspath $(VERL_VENV))/bin/python $(BIN)/python -m pytest -q -m verl tests/integrations $(ARGS)
 
 $(VERL_VENV)/.installed: pyproject.toml

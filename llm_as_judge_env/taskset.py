@@ -49,8 +49,7 @@ class WorkflowData(vf.TaskData):
 
 
 class WorkflowState(vf.State):
-    rollout: Any = None
-    """Where the harness has scored it, to know whether to repair it."""
+    rollout: Any = None  # where the harness has scored it already
 
 
 class WorkflowTask(vf.Task[WorkflowData, WorkflowState, WorkflowTaskConfig]):
@@ -112,8 +111,9 @@ def facts(rollout: Rollout) -> dict[str, Any]:
     if verdict.tier == "tests" and verdict.correct is not None:
         reason = reason.partition(":")[0]
     elif verdict.tier in ("llm", "rubric"):
-        for answer in filter(None, map(_any_form, rollout.problem.reference.answers)):
-            reason = re.sub(rf"(?<!\w){answer}(?!\w)", "[reference]", reason, flags=re.IGNORECASE)
+        for answer in rollout.problem.reference.answers:
+            if form := r"[\W_]*".join(filter(str.isalnum, answer)):  # whatever stands between its letters and digits
+                reason = re.sub(rf"(?<!\w){form}(?!\w)", "[reference]", reason, flags=re.IGNORECASE)
     return {
         "outcome": execution.outcome,
         "error": execution.error,
@@ -122,8 +122,3 @@ def facts(rollout: Rollout) -> dict[str, Any]:
         "answer": execution.answer,
         "reason": reason,
     }
-
-
-def _any_form(answer: str) -> str:
-    """A pattern of the letters and digits of ``answer``, whatever stands between them."""
-    return r"[\W_]*".join(re.escape(char) for char in answer if char.isalnum())

@@ -38,25 +38,20 @@ class Scores:
         """The failed attempt, if the policy may repair it; else the reward, None if unscored, and figures.
 
         ``place`` in the run gives the executor's seed; ``last``: there is no room for a repair. A failure of ours is
-        waited for, until others are scored meanwhile. Raises ``InfrastructureError`` if it lasts longer than
-        ``training.patience_s``, ``DataError`` for a row that this module did not export.
+        waited for; the fourth leaves a rollout unscored if others were scored meanwhile. Raises ``InfrastructureError``
+        if all fail for ``training.patience_s``, ``DataError`` for a row that this module did not export.
         """
-        config = self._scorer.config
-        seed, waits, before = (
-            derived_seed(config.training.seed, *place),
-            doubling_waits(config.training.patience_s),
-            None,
-        )
+        config, before, tries = self._scorer.config, self._answered, 0
+        seed, waits = derived_seed(config.training.seed, *place), doubling_waits(config.training.patience_s)
         while True:
             ended = await self._scorer.turn({RECORD: record}, text, finish_reason, seed, attempts, last)
             if isinstance(ended, Attempt):
                 return ended
-            correct, terms = ended.verdict.correct, ended.reward.terms
-            if correct is not None or ended.verdict.abstained or before not in (None, self._answered):
+            correct, terms, tries = ended.verdict.correct, ended.reward.terms, tries + 1
+            if correct is not None or ended.verdict.abstained or (tries > 3 and self._answered > before):
                 break
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(f"a workflow could not be scored, nor any other: {reason_of(ended)}")
-            before = self._answered
             await asyncio.sleep(wait)
         self._answered += correct is not None and ended.tokens > 0
         return ended.reward.total, {  # always the same keys: verl makes columns of them
@@ -68,28 +63,27 @@ class Scores:
         }
 
 
-def export(config: str, overrides: Sequence[str], folder: Path, count: int | None = None) -> None:
+def export(config: str, overrides: Sequence[str], folder: Path, number: int | None = None) -> None:
     """Write ``train.parquet``, ``test.parquet`` and ``agent.yaml``, the agent loop of their rows.
 
-    ``count`` problems in each; by default as many as a whole run, and all held-out ones.
+    ``number`` problems in each; by default as many as a whole run, and all held-out ones.
     """
     from datasets import Dataset
 
     folder.mkdir(parents=True, exist_ok=True)
-    loop = {"name": AGENT, "_target_": "llm_as_judge.integrations.verl_loop.WorkflowLoop"}
-    settings = {"config": str(find_file(Path(config)).resolve()), "overrides": [*overrides]}
-    (folder / "agent.yaml").write_text(yaml.safe_dump([{**loop, **settings}]), encoding="utf-8")
+    loop = {"name": AGENT, "_target_": "llm_as_judge.integrations.verl_loop.WorkflowLoop", "overrides": [*overrides]}
+    loop["config"] = str(find_file(Path(config)).resolve())
+    (folder / "agent.yaml").write_text(yaml.safe_dump([loop]), encoding="utf-8")
     for split, rows in (("train", training_rows), ("test", heldout_rows)):
         made = [
             {
                 "data_source": row["dataset"] or row["domain"],
                 "prompt": row["prompt"],
-                "ability": row["domain"],
                 "agent_name": AGENT,
                 "reward_model": {"style": "rule", "ground_truth": ""},  # the whole problem is in extra_info
                 "extra_info": {"index": index, "split": split, "id": row["id"], RECORD: row[RECORD]},
             }
-            for index, row in enumerate(rows(load_config(config, overrides), count))
+            for index, row in enumerate(rows(load_config(config, overrides), number))
         ]
         Dataset.from_list(made).to_parquet(str(folder / f"{split}.parquet"))
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import numpy as np
 import ray
-import torch
+from torch import Tensor, tensor
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 from verl.utils.profiler import simple_timer
@@ -46,11 +46,10 @@ class WorkflowLoop(AgentLoopBase):
                 reply = await self.server_manager.generate(request, **asked, priority=priority)
             if reply.stop_reason in ("abort", "aborted"):
                 raise InfrastructureError("verl's server broke off a reply")
-            merged, mask, logprobs = await self.ct_merge_assistant_token(
-                tokens, reply.token_ids, mask, logprobs, reply.log_probs
-            )
-            tokens, text = merged.token_ids, self.tokenizer.decode(reply.token_ids, skip_special_tokens=True)
-            cut = len(reply.token_ids) >= left and tokens[-1] != self.tokenizer.eos_token_id
+            new = reply.token_ids
+            merged, mask, logprobs = await self.ct_merge_assistant_token(tokens, new, mask, logprobs, reply.log_probs)
+            tokens, text = merged.token_ids, self.tokenizer.decode(new, skip_special_tokens=True)
+            cut = len(new) >= left and new[-1] != self.tokenizer.eos_token_id
             said = extra["record"], text, "length" if cut else "stop", place, tuple(attempts)
             with simple_timer("compute_score", metrics):
                 ended = await self._scores.turn.remote(*said)
@@ -77,13 +76,11 @@ class WorkflowLoop(AgentLoopBase):
 
 
 @register_adv_est("grpo_scored")
-def scored_advantages(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any, config: Any, **_: Any
-) -> Any:
+def scored_advantages(token_level_rewards: Tensor, response_mask: Tensor, index: Any, config: Any, **_: Any) -> Any:
     """verl's GRPO among the scored rollouts of each group; 0 for the others, and for one that is alone."""
     groups = np.where(response_mask.any(-1).numpy(force=True), index, "unscored")
     sizes = Counter(groups)
-    several = torch.tensor([[sizes[group] > 1] for group in groups], device=response_mask.device)
+    several = tensor([[sizes[group] > 1] for group in groups], device=response_mask.device)
     return compute_grpo_outcome_advantage(
         token_level_rewards, response_mask * several, groups, norm_adv_by_std_in_grpo=config.norm_adv_by_std_in_grpo
     )

@@ -81,7 +81,7 @@ async def test_an_outage_is_waited_for_and_never_scored(
 @pytest.mark.skipif(not os.environ.get("VERL_PYTHON"), reason="VERL_PYTHON is not set; make test-verl sets it")
 def test_verls_own_agent_loop_workers(executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path) -> None:
     pytest.importorskip("datasets", reason="datasets is not installed; make peers installs it")
-    export(EMBEDDED, [*overrides, "repairs=1", "mask_truncated_completions=true"], tmp_path, count=2)
+    export(EMBEDDED, [*overrides, "repairs=1", "mask_truncated_completions=true"], tmp_path, 2)
     executor.tell(*map(problem_of, training_rows(config(), 2)))
     texts = [*TEXTS, "x = 1\n" * 200]
     with tempfile.TemporaryDirectory(prefix="ray") as folder:  # a socket's path must be short
