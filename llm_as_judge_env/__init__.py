@@ -2,10 +2,8 @@
 
     vf-eval llm-as-judge-env --env.taskset.task.config config/training.yaml -m MODEL --client.base-url URL --no-push
 
-verifiers finds these classes by the name of this package. The policy is asked once, with Layer 1, and its whole reply
-is the workflow; with ``workflow.repairs`` it is told why a workflow failed, in another turn. Each worker of an
-environment server opens its own sandbox and clients. A rollout that could not be scored raises: verifiers records the
-error without a reward, and prime-rl leaves it out of its group and of training.
+The policy's whole reply is the workflow; with ``workflow.repairs`` it is told why one failed, in another turn. What
+could not be scored raises: verifiers records the error without a reward, and prime-rl leaves it out of training.
 """
 
 from llm_as_judge_env.harness import WorkflowEnv, WorkflowHarness

@@ -7,10 +7,10 @@ import msgspec
 import verifiers.v1 as vf
 from openai import AsyncOpenAI
 
-from llm_as_judge.integrations.score import RECORD, shared_scorer
+from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.llm.client import derived_seed
-from llm_as_judge.types import Attempt
-from llm_as_judge_env.taskset import WorkflowData
+from llm_as_judge.types import Attempt, Rollout
+from llm_as_judge_env.taskset import WorkflowData, shared_scorer
 
 
 class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
@@ -41,8 +41,9 @@ class WorkflowHarness(vf.Harness[vf.HarnessConfig]):
                 if len(attempts) == repairs:
                     break
                 ended: Literal["stop", "length"] = "length" if end == "length" else "stop"
-                failed = await scorer.attempt({RECORD: data.record}, text, finish_reason=ended, seed=seed)
-                if failed is None:
+                failed = await scorer.turn({RECORD: data.record}, text, ended, seed, attempts)
+                if isinstance(failed, Rollout):
+                    trace.state.rollout = failed
                     break
                 attempts.append(failed)
                 messages += [{"role": "assistant", "content": text}, {"role": "user", "content": failed.told}]

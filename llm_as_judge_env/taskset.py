@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
@@ -10,9 +11,15 @@ from pydantic import Field
 
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, Scorer, shared_scorer
+from llm_as_judge.integrations.score import RECORD, Scorer
 from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.types import Attempt, Rollout
+
+
+@cache
+def shared_scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
+    """The one of this process for these settings."""
+    return Scorer(config, overrides)
 
 
 class WorkflowTaskConfig(vf.TaskConfig):
@@ -23,7 +30,6 @@ class WorkflowTaskConfig(vf.TaskConfig):
 
     @property
     def scorer(self) -> Scorer:
-        """Shared by the process."""
         return shared_scorer(self.config, tuple(self.overrides))
 
 
@@ -42,7 +48,11 @@ class WorkflowData(vf.TaskData):
     overrides: list[str] = Field(default_factory=list)
 
 
-class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
+class WorkflowState(vf.State):
+    rollout: Any = None  # where the harness has scored it already
+
+
+class WorkflowTask(vf.Task[WorkflowData, WorkflowState, WorkflowTaskConfig]):
     @vf.reward
     async def workflow_reward(self, trace: vf.Trace) -> float:
         """The five-part reward; terms, accuracy and executor tokens are metrics of the trace, ``facts`` its info.
@@ -52,7 +62,7 @@ class WorkflowTask(vf.Task[WorkflowData, vf.State, WorkflowTaskConfig]):
         if not trace.assistant_messages:
             raise DataError("the policy gave no reply; give its server a longer context")
         scorer: Scorer = self.config.scorer
-        rollout = await scorer.score(
+        rollout = trace.state.rollout or await scorer.score(
             {RECORD: self.data.record},
             trace.assistant_messages[-1].content or "",
             finish_reason="length" if trace.is_truncated else "stop",
@@ -101,8 +111,9 @@ def facts(rollout: Rollout) -> dict[str, Any]:
     if verdict.tier == "tests" and verdict.correct is not None:
         reason = reason.partition(":")[0]
     elif verdict.tier in ("llm", "rubric"):
-        for answer in filter(None, map(_any_form, rollout.problem.reference.answers)):
-            reason = re.sub(rf"(?<!\w){answer}(?!\w)", "[reference]", reason, flags=re.IGNORECASE)
+        for answer in rollout.problem.reference.answers:
+            if form := r"[\W_]*".join(filter(str.isalnum, answer)):  # whatever stands between its letters and digits
+                reason = re.sub(rf"(?<!\w){form}(?!\w)", "[reference]", reason, flags=re.IGNORECASE)
     return {
         "outcome": execution.outcome,
         "error": execution.error,
@@ -111,8 +122,3 @@ def facts(rollout: Rollout) -> dict[str, Any]:
         "answer": execution.answer,
         "reason": reason,
     }
-
-
-def _any_form(answer: str) -> str:
-    """A pattern of the letters and digits of ``answer``, whatever stands between them."""
-    return r"[\W_]*".join(re.escape(char) for char in answer if char.isalnum())

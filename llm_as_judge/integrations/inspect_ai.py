@@ -9,29 +9,26 @@ transcript. Needs the extra ``inspect``.
 
 import asyncio
 import json
+from concurrent.futures import Future
 from dataclasses import asdict
+from functools import cache
 
-from llm_as_judge.errors import ConfigError, DataError
-from llm_as_judge.integrations.score import shared
+from inspect_ai.log import transcript
+from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput, ModelUsage
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+from llm_as_judge.errors import DataError
 from llm_as_judge.rewards.functions import Background
 from llm_as_judge.solver import Draw
 from llm_as_judge.solver import Solver as Policy
 from llm_as_judge.types import Domain
 
-try:
-    from inspect_ai.log import transcript
-    from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput, ModelUsage
-    from inspect_ai.solver import Generate, Solver, TaskState, solver
-except ImportError as error:
-    raise ConfigError(f"Inspect is an extra: python -m pip install 'llm-as-judge[inspect]' ({error})") from error
 
-
-@shared
-def _opened(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> tuple[Background, Policy]:
+@cache
+def _opened(config: str, checkpoint: str | None, overrides: tuple[str, ...]) -> tuple[Background, Future[Policy]]:
     """The policy of all samples, open until the process ends: Inspect does not tell solvers when it is done."""
-    background, policy = Background("workflow policy"), Policy(config, overrides, checkpoint=checkpoint)
-    background.submit(policy.__aenter__()).result()
-    return background, policy
+    background = Background("workflow policy")
+    return background, background.submit(Policy(config, overrides, checkpoint=checkpoint).__aenter__())
 
 
 @solver
@@ -51,7 +48,8 @@ def workflow_policy(
     changes = (overrides,) if isinstance(overrides, str) else tuple(overrides or ())
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        background, policy = await asyncio.to_thread(_opened, config, checkpoint, changes)
+        background, opening = _opened(config, checkpoint, changes)
+        policy = await asyncio.shield(asyncio.wrap_future(opening))
         metadata = state.metadata
         work = policy.solve(
             state.user_prompt.text,

@@ -11,11 +11,10 @@ The workflow runs in the sandbox with the executor and is judged and rewarded as
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,25 +28,9 @@ from llm_as_judge.rewards.functions import Background
 from llm_as_judge.rl.rollout import RolloutParts, completed, conclude, run_attempt, to_repair
 from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
-P = ParamSpec("P")
-T = TypeVar("T")
 #: Column of a row with the whole problem, as JSON in the project's own format.
 RECORD = "record"
 Row = Mapping[str, Any]
-
-
-def shared(make: Callable[P, T]) -> Callable[P, T]:
-    """``make`` with one result per process and arguments; simultaneous first calls wait for one of them."""
-    cached: Any = cache(make)
-    lock = threading.Lock()
-
-    @wraps(make)
-    def get(*args: P.args, **kwargs: P.kwargs) -> T:
-        with lock:
-            result: T = cached(*args, **kwargs)
-        return result
-
-    return get
 
 
 def problem_of(row: Row, data: DataConfig = PLAIN) -> Problem:
@@ -82,26 +65,27 @@ class Scorer:
         """Run, judge and reward ``text``, the policy's whole reply, on the problem of ``row``.
 
         ``finish_reason`` "length": the reply was cut off at its limit. ``seed`` is the executor's: replies of one group
-        should have different ones. ``attempts`` are the earlier ones of the episode, from ``attempt``. Raises
+        should have different ones. ``attempts`` are the earlier ones of the episode, from ``turn``. Raises
         ``DataError`` for a row without a problem, ``ConfigError`` and ``ProviderError`` if the services cannot be
         opened.
         """
-        problem, completion = problem_of(row, self.config.data), Completion(text, (), (), (), finish_reason)
-        services = await asyncio.to_thread(self._services)
-        work = services.roll_out(problem, completion, seed, tuple(attempts))
-        return await asyncio.wrap_future(services.loop.submit(work))
+        ended = await self.turn(row, text, finish_reason, seed, attempts, last=True)
+        assert isinstance(ended, Rollout)
+        return ended
 
-    async def attempt(
-        self, row: Row, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None
-    ) -> Attempt | None:
-        """Run ``text``; if it fails in a way that the policy may repair, the attempt with what the policy is told.
+    async def turn(
+        self, row: Row, text: str, finish_reason: Literal["stop", "length"], seed: int | None,
+        attempts: Sequence[Attempt] = (), last: bool = False,
+    ) -> Rollout | Attempt:  # fmt: skip
+        """As ``score``; but if the policy may repair the workflow and it is not the ``last``, the failed attempt.
 
-        Send ``told`` as the next user message, and give the attempt to ``score`` with the policy's next reply. None:
-        the episode ends, ``score`` this reply. Raises as ``score``.
+        Send ``told`` as the next user message, and give the attempt with the policy's next reply.
         """
         problem, completion = problem_of(row, self.config.data), Completion(text, (), (), (), finish_reason)
         services = await asyncio.to_thread(self._services)
-        return await asyncio.wrap_future(services.loop.submit(services.attempt(problem, completion, seed)))
+        repair = not last and len(attempts) < self.config.workflow.repairs
+        work = services.roll_out(problem, completion, seed, tuple(attempts), repair)
+        return await asyncio.wrap_future(services.loop.submit(work))
 
     def close(self) -> None:
         with self._lock:
@@ -120,12 +104,6 @@ class Scorer:
         return Scorer, (self.config,)
 
 
-@shared
-def shared_scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
-    """One scorer per process and settings, for engines that name them at each call."""
-    return Scorer(config, overrides)
-
-
 class _Services:
     """The open services of one process, in their own event loop."""
 
@@ -139,15 +117,12 @@ class _Services:
         self._parts: RolloutParts = services.training
         self._limit = asyncio.Semaphore(self._parts.concurrency)
 
-    async def attempt(self, problem: Problem, completion: Completion, seed: int | None) -> Attempt | None:
-        async with self._limit:
-            last = await run_attempt(problem, completion, self._parts, seed)
-            return await to_repair(last, problem.question, self._parts)
-
     async def roll_out(
-        self, problem: Problem, completion: Completion, seed: int | None, attempts: tuple[Attempt, ...]
-    ) -> Rollout:
+        self, problem: Problem, completion: Completion, seed: int | None, attempts: tuple[Attempt, ...], repair: bool
+    ) -> Rollout | Attempt:
         async with self._limit:
             last = await run_attempt(problem, completion, self._parts, seed)
+            if repair and (failed := await to_repair(last, problem.question, self._parts)):
+                return failed
             rollout = await conclude(problem, completion, self._parts, last, attempts)
         return (await completed({(0, 0): rollout}, self._parts))[0, 0]

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
@@ -22,20 +22,15 @@ from llm_as_judge.policy.device import resolve_device
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import Rollout
 
-if TYPE_CHECKING:
-    from datasets import Dataset
-
 logger = logging.getLogger(__name__)
 
 Message = dict[str, str]
 
 
-def dataset(config: Config, count: int | None = None) -> "Dataset":
-    """``rows.training_rows`` as a Hugging Face data set. Raises ``ConfigError`` without the package ``datasets``."""
-    try:
-        from datasets import Dataset
-    except ImportError as error:
-        raise ConfigError(f"TRL is an extra: python -m pip install 'llm-as-judge[trl]' ({error})") from error
+def dataset(config: Config, count: int | None = None) -> Any:
+    """``rows.training_rows`` as a Hugging Face data set, of a package that TRL brings."""
+    from datasets import Dataset
+
     return Dataset.from_list(training_rows(config, count))
 
 

@@ -1,89 +1,94 @@
-"""verl (0.9) with our environment: a custom reward function and parquet files. verl itself is not imported.
+"""verl (0.9) with our environment: parquet files, and what the agent loop of ``verl_loop`` asks. It imports no verl.
 
-    python -m llm_as_judge.integrations.verl config/training.yaml data/verl
-    python -m verl.trainer.main_ppo data.train_files=data/verl/train.parquet data.val_files=data/verl/test.parquet \\
-        reward.custom_reward_function.path=pkg://llm_as_judge.integrations.verl \\
-        +reward.custom_reward_function.reward_kwargs.config=$PWD/config/training.yaml ...
-
-verl runs the function in its own Ray workers (``reward.num_workers``), each with its own sandbox and clients: divide
-``executor.concurrency`` by their number (``+...reward_kwargs.overrides=[executor.concurrency=4]``). verl needs a reward
-for every rollout, so one that cannot be scored is retried for ``training.patience_s``, then raises.
+python -m llm_as_judge.integrations.verl CONFIG FOLDER [NAME=VALUE ...]
 """
 
 import asyncio
+import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import yaml
 
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import Config
-from llm_as_judge.errors import ConfigError, InfrastructureError
+from llm_as_judge.config.sources import find_file
+from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
-from llm_as_judge.integrations.score import RECORD, shared_scorer
+from llm_as_judge.integrations.score import RECORD, Scorer
+from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rl.rollout import doubling_waits
+from llm_as_judge.types import Attempt
+
+AGENT = "llm_as_judge"
 
 
-async def compute_score(
-    data_source: str, solution_str: str, ground_truth: object = None, extra_info: Mapping[str, Any] | None = None, *,
-    config: str = "config/training.yaml", overrides: Sequence[str] = (), **_: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """``score`` is the reward, ``acc`` 1 or 0; the other keys are outcome, executor tokens and reward terms.
+class Scores:
+    """The executor, sandbox and judge of all rollouts of a cluster: Ray runs one of these."""
 
-    Raises ``DataError`` for a row that this module did not export, ``InfrastructureError`` for a rollout that could not
-    be scored within ``training.patience_s``.
+    def __init__(self, config: str, overrides: Sequence[str] = ()) -> None:
+        self._scorer, self._answered = Scorer(config, overrides), 0
+
+    async def turn(
+        self, record: str, text: str, finish_reason: Literal["stop", "length"], place: Sequence[object],
+        attempts: tuple[Attempt, ...] = (), last: bool = False,
+    ) -> Attempt | tuple[float | None, dict[str, Any]]:  # fmt: skip
+        """The failed attempt, if the policy may repair it; else the reward, None if unscored, and figures.
+
+        ``place`` in the run gives the executor's seed; ``last``: there is no room for a repair. A failure of ours is
+        waited for; the fourth leaves a rollout unscored if others were scored meanwhile. Raises ``InfrastructureError``
+        if all fail for ``training.patience_s``, ``DataError`` for a row that this module did not export.
+        """
+        config, before, tries = self._scorer.config, self._answered, 0
+        seed, waits = derived_seed(config.training.seed, *place), doubling_waits(config.training.patience_s)
+        while True:
+            ended = await self._scorer.turn({RECORD: record}, text, finish_reason, seed, attempts, last)
+            if isinstance(ended, Attempt):
+                return ended
+            correct, terms, tries = ended.verdict.correct, ended.reward.terms, tries + 1
+            if correct is not None or ended.verdict.abstained or (tries > 3 and self._answered > before):
+                break
+            if (wait := next(waits, None)) is None:
+                raise InfrastructureError(f"a workflow could not be scored, nor any other: {ended.trouble}")
+            await asyncio.sleep(wait)
+        self._answered += correct is not None and ended.tokens > 0
+        return ended.reward.total, {  # always the same keys: verl makes columns of them
+            "acc": math.nan if correct is None else float(correct),
+            "outcome": ended.execution.outcome,
+            "finish_reason": finish_reason,
+            "executor_tokens": ended.tokens,
+            **{name: terms.get(name, math.nan) for name in (*TERMS, *config.reward.functions)},
+        }
+
+
+def export(config: str, overrides: Sequence[str], folder: Path, number: int | None = None) -> None:
+    """Write ``train.parquet``, ``test.parquet`` and ``agent.yaml``, the agent loop of their rows.
+
+    ``number`` problems in each; by default as many as a whole run, and all held-out ones.
     """
-    scorer, row = shared_scorer(config, tuple(overrides)), {RECORD: (extra_info or {}).get(RECORD, "")}
-    waits = doubling_waits(scorer.config.training.patience_s)
-    while (rollout := await scorer.score(row, solution_str)).reward.total is None:
-        if (wait := next(waits, None)) is None:
-            patience = scorer.config.training.patience_s
-            raise InfrastructureError(f"a workflow could not be scored for {patience:.0f} s: {rollout.trouble}")
-        await asyncio.sleep(wait)
-    return {  # always the same keys: verl makes columns of them
-        "score": rollout.reward.total,
-        "acc": float(rollout.verdict.correct is True),
-        "outcome": rollout.execution.outcome,
-        "executor_tokens": rollout.tokens,
-        **{name: float(value) for name, value in rollout.reward.terms.items()},
-    }
+    from datasets import Dataset
 
-
-def export(config: Config, folder: Path, count: int | None = None, heldout: int | None = None) -> tuple[Path, Path]:
-    """Write ``train.parquet`` (default: as many problems as a whole run) and ``test.parquet``.
-
-    Raises ``ConfigError`` without the package ``datasets``.
-    """
-    try:
-        from datasets import Dataset
-    except ImportError as error:
-        raise ConfigError(f"parquet needs an extra: python -m pip install 'llm-as-judge[data]' ({error})") from error
     folder.mkdir(parents=True, exist_ok=True)
-    files = folder / "train.parquet", folder / "test.parquet"
-    for file, rows in zip(files, (training_rows(config, count), heldout_rows(config, heldout)), strict=True):
-        Dataset.from_list([_row(row, i, file.stem) for i, row in enumerate(rows)]).to_parquet(str(file))
-    return files
-
-
-def _row(row: Mapping[str, Any], index: int, split: str) -> dict[str, Any]:
-    return {
-        "data_source": row["dataset"] or row["domain"],
-        "prompt": row["prompt"],
-        "ability": row["domain"],
-        "reward_model": {"style": "rule", "ground_truth": ""},  # the whole problem is in extra_info
-        "extra_info": {"index": index, "split": split, "id": row["id"], RECORD: row[RECORD]},
-    }
-
-
-def main(arguments: Sequence[str]) -> int:
-    if len(arguments) < 2:
-        sys.stderr.write("usage: python -m llm_as_judge.integrations.verl CONFIG FOLDER [NAME=VALUE ...]\n")
-        return 2
-    config, folder, *overrides = arguments
-    for file in export(load_config(config, overrides), Path(folder)):
-        sys.stdout.write(f"{file}\n")
-    return 0
+    loop = {"name": AGENT, "_target_": "llm_as_judge.integrations.verl_loop.WorkflowLoop", "overrides": [*overrides]}
+    loop["config"] = str(find_file(Path(config)).resolve())
+    (folder / "agent.yaml").write_text(yaml.safe_dump([loop]), encoding="utf-8")
+    for split, rows in (("train", training_rows), ("test", heldout_rows)):
+        made = [
+            {
+                "data_source": row["dataset"] or row["domain"],
+                "prompt": row["prompt"],
+                "agent_name": AGENT,
+                "reward_model": {"style": "rule", "ground_truth": ""},  # the whole problem is in extra_info
+                "extra_info": {"index": index, "split": split, "id": row["id"], RECORD: row[RECORD]},
+            }
+            for index, row in enumerate(rows(load_config(config, overrides), number))
+        ]
+        Dataset.from_list(made).to_parquet(str(folder / f"{split}.parquet"))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    if len(sys.argv) < 3:
+        sys.exit("usage: python -m llm_as_judge.integrations.verl CONFIG FOLDER [NAME=VALUE ...]")
+    export(sys.argv[1], sys.argv[3:], Path(sys.argv[2]))

@@ -17,9 +17,9 @@ from llm_as_judge.assembly.services import open_judge, open_services
 from llm_as_judge.commands.compare import run_comparison
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.integrations import verl
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import Scorer
+from llm_as_judge.integrations.verl import Scores
 from llm_as_judge.judging.grading import Ranking, read_rubric
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.llm.client import LLMClient
@@ -170,8 +170,8 @@ async def test_a_rubric_decides_in_training_evaluations_and_other_engines(served
     with closing(Scorer(config)) as scorer:
         rollout = await scorer.score(row, SINGLE_CALL)
     assert (rollout.verdict.tier, rollout.reward.terms["correctness"]) == ("rubric", 2.5)
-    own = {"config": EMBEDDED, "overrides": [*overrides, "judge.right_at=0.5"]}
-    found = await verl.compute_score("x", SINGLE_CALL, "", {"record": row["record"]}, **own)
+    scores = Scores(EMBEDDED, [*overrides, "judge.right_at=0.5"])
+    _, found = await scores.turn(row["record"], SINGLE_CALL, "stop", ())  # type: ignore[misc]
     assert (found["acc"], found["correctness"]) == (1.0, 2.5)
     rows = {row["name"]: row for row in (await run_comparison(config, limit=2))["rows"]}
     assert (rows["single call (IO)"]["overall"], rows["single call (IO)"]["score"]) == (0.0, 0.5)
