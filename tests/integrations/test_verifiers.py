@@ -102,7 +102,6 @@ async def test_scores_are_the_cores(policy: Writing, executor: Knowing, config: 
     own.close()
     assert policy.prompts == [rows[1]["prompt"][-1]["content"]] * 3
     assert sorted(trace.metrics["accuracy"] for trace in traces) == [0, 0, 1]
-    assert len({trace.reward for trace in traces}) == 3
     right, wrong, invalid = (trace.info for trace in sorted(traces, key=lambda trace: -trace.reward))
     assert (right["operators"], wrong["operators"]) == (["Programmer"], ["Custom"])
     assert right["answer"] == problem_of(rows[1]).reference.first and right["reason"] == "equivalent to a reference"
@@ -110,20 +109,16 @@ async def test_scores_are_the_cores(policy: Writing, executor: Knowing, config: 
 
 
 def test_info_has_nothing_of_the_reference_or_of_hidden_tests() -> None:
-    answer, tests = "Ada King-Noel 1,815", "assert f(2) == 4711, 'f(2) is 4711'"
-
-    def told(reference: Reference, *verdict: Any) -> str:
+    def told(reference: Reference, *verdict: Any) -> dict[str, Any]:
         problem, ran = Problem(Question("p", "Who?", "qa"), reference), Execution("finished", "Bob", error="late")
         completion = Completion("x", (), (), (), "stop")
-        found = facts(Rollout(problem, completion, "x", ran, Verdict(False, *verdict), Reward(0.0)))
-        assert found["answer"] == "Bob" and found["error"] == "late" and "4711" not in str(found)
-        assert not re.search("Noel|1.?815", str(found), re.IGNORECASE)
-        return str(found["reason"])
+        return facts(Rollout(problem, completion, "x", ran, Verdict(False, *verdict), Reward(0.0)))
 
-    assert told(Reference(tests=tests), "tests", "tests failed: raised: f(2) is 4711") == "tests failed"
-    for quoted in (answer, answer.upper(), "Ada King Noel, 1815"):
-        said = told(Reference((answer,)), "llm", f"Bob is not {quoted}.")
-        assert said == "Bob is not [reference]."
+    tested = told(Reference(tests="assert f(2) == 4711, 'not 4711'"), "tests", "tests failed: raised: not 4711")
+    assert tested["reason"] == "tests failed" and "4711" not in str(tested) and tested["answer"] == "Bob"
+    for quoted in ("Ada King-Noel 1,815", "ADA KING-NOEL 1,815", "Ada King Noel, 1815"):
+        judged = told(Reference(("Ada King-Noel 1,815",)), "llm", f"Bob is not {quoted}.")
+        assert judged["reason"] == "Bob is not [reference]." and not re.search("noel|815", str(judged), re.IGNORECASE)
 
 
 async def test_failures_are_repaired(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:

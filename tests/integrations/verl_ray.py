@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pyarrow.parquet as pq
 import ray
@@ -53,48 +52,32 @@ class Server:
 def settings() -> Any:
     """verl's own defaults, for a policy of a few tokens on the CPU."""
     config = OmegaConf.load(Path(verl.trainer.__file__).parent / "config/_generated_ppo_trainer.yaml")
-    model = FOLDER / "model"
-    if not model.exists():  # verl asks of every qwen2 that its turns end as Qwen's
-        shutil.copytree(MODEL, model, ignore=shutil.ignore_patterns("*.safetensors"))
-        described = json.loads((model / "config.json").read_text())
-        (model / "config.json").write_text(json.dumps({**described, "model_type": "llama"}))
-    config.actor_rollout_ref.model.path = str(model)
+    model = shutil.copytree(MODEL, FOLDER / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    described = (model / "config.json").read_text()  # verl asks of every Qwen that its turns end as Qwen's
+    (model / "config.json").write_text(described.replace('"qwen3"', '"llama"'))
     rollout = {"name": "vllm", "prompt_length": 2000, "response_length": ROOM, "calculate_log_probs": True}
     agent = {"num_workers": 2, "agent_loop_config_path": str(FOLDER / "agent.yaml")}
-    return OmegaConf.merge(config, {"actor_rollout_ref": {"rollout": {**rollout, "agent": agent}}})
+    ours = {"model": {"path": str(model)}, "rollout": {**rollout, "agent": agent}}
+    return OmegaConf.merge(config, {"actor_rollout_ref": ours})
 
 
-def rollouts(manager: AgentLoopManager) -> DataProto:
-    """Each row with each of the texts."""
-    rows = [row for row in pq.read_table(FOLDER / "train.parquet").to_pylist() for _ in TEXTS]
-    columns = {"raw_prompt": [row["prompt"] for row in rows], "uid": [row["extra_info"]["id"] for row in rows]}
-    columns |= {name: [row[name] for row in rows] for name in ("agent_name", "extra_info")}
-    arrays = {name: np.empty(len(rows), dtype=object) for name in columns}
-    for name, values in columns.items():
-        arrays[name][:] = values
-    return manager.generate_sequences(DataProto.from_dict({"dummy": torch.zeros(len(rows), 1)}, arrays))
-
-
-def told(found: DataProto) -> dict[str, Any]:
-    tokenizer, batch = PreTrainedTokenizerFast.from_pretrained(MODEL), found.batch
-    columns = {
-        name: [str(value) for value in found.non_tensor_batch[name]]
-        for name in ("acc", "outcome", "finish_reason", "executor_tokens", "correctness", "__num_turns__")
-    }
-    shown = batch["attention_mask"][:, -ROOM:].bool()
-    given = shown & ~batch["response_mask"].bool()
-    config = OmegaConf.create({"norm_adv_by_std_in_grpo": True})
-    advantages, _ = get_adv_estimator_fn("grpo_scored")(
-        batch["rm_scores"], batch["response_mask"], index=found.non_tensor_batch["uid"], config=config
-    )
-    rows = zip(batch["responses"], batch["response_mask"].bool(), given, strict=True)
-    texts = [(tokenizer.decode(row[trained]), tokenizer.decode(row[rest])) for row, trained, rest in rows]
+def rollouts(manager: AgentLoopManager) -> dict[str, Any]:
+    """What became of each row with each of the texts."""
+    frame = pq.read_table(FOLDER / "train.parquet").to_pandas().rename(columns={"prompt": "raw_prompt"})
+    frame = frame.loc[frame.index.repeat(len(TEXTS))].assign(uid=lambda rows: rows["extra_info"].str["id"])
+    columns = {name: frame[name].to_numpy() for name in ("raw_prompt", "uid", "agent_name", "extra_info")}
+    found = manager.generate_sequences(DataProto.from_dict({"dummy": torch.zeros(len(frame), 1)}, columns))
+    names = ("acc", "outcome", "finish_reason", "executor_tokens", "correctness", "__num_turns__")
+    batch, tokenizer = found.batch, PreTrainedTokenizerFast.from_pretrained(MODEL)
+    trained, config = batch["response_mask"].bool(), OmegaConf.create({"norm_adv_by_std_in_grpo": True})
+    others = batch["attention_mask"][:, -ROOM:].bool() & ~trained
+    advantages, _ = get_adv_estimator_fn("grpo_scored")(batch["rm_scores"], trained, columns["uid"], config)
     return {
-        **columns,
+        **{name: [str(value) for value in found.non_tensor_batch[name]] for name in names},
         "score": batch["rm_scores"].sum(-1).tolist(),
-        "trained": [text for text, _ in texts],
-        "given": [text for _, text in texts],
-        "logprobs": sorted({*batch["rollout_log_probs"][batch["response_mask"].bool()].tolist()}),
+        "trained": [tokenizer.decode(row[kept]) for row, kept in zip(batch["responses"], trained, strict=True)],
+        "given": [tokenizer.decode(row[kept]) for row, kept in zip(batch["responses"], others, strict=True)],
+        "logprobs": sorted({*batch["rollout_log_probs"][trained].tolist()}),
         "advantages": advantages[:, 0].tolist(),
         "actors": [name for name in ray.util.list_named_actors() if name.startswith("llm_as_judge ")],
     }
@@ -109,12 +92,12 @@ def main() -> None:
     found: dict[str, Any] = {}
     try:
         balancer = ray.remote(GlobalRequestLoadBalancer).remote({"one": Server.remote()})
-        manager = AgentLoopManager.create(settings(), LLMServerClient(settings(), balancer))
-        found["before"] = told(rollouts(manager))
+        manager = AgentLoopManager.create(config := settings(), LLMServerClient(config, balancer))
+        found["before"] = rollouts(manager)
         pid = pid_of(ray.get_actor(*found["before"]["actors"]))
         below = psutil.Process(pid).children(recursive=True)
         os.kill(pid, signal.SIGKILL)
-        found["after"] = told(rollouts(manager))
+        found["after"] = rollouts(manager)
         found["below"], found["left"] = len(below), len(psutil.wait_procs(below, timeout=10)[1])
         os.kill(pid_of(manager.agent_loop_workers[0]), signal.SIGKILL)
         try:
