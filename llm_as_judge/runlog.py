@@ -105,14 +105,13 @@ def encoded(event: Event) -> bytes:
     """The event's line without its end."""
     if not isinstance(event, RolloutEvent):
         return msgspec.json.encode(plain(event))
-    event = msgspec.structs.replace(event, rollout=_logged(event.rollout))
-    line = msgspec.json.encode(plain(msgspec.structs.replace(event, rollout=bare(event.rollout)), _LONGEST[0]))
+    event, line = msgspec.structs.replace(event, rollout=_logged(event.rollout)), b""
     for longest in _LONGEST:  # not from the longest: it may take much memory
         longer = msgspec.json.encode(plain(event, longest))
         if len(longer) > ROLLOUT_BYTES:
             break
         line = longer
-    return line
+    return line or msgspec.json.encode(plain(msgspec.structs.replace(event, rollout=bare(event.rollout)), _LONGEST[0]))
 
 
 def _logged(rollout: Rollout) -> Rollout:

@@ -52,9 +52,8 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
 
     def log(event: Event) -> None:
         if isinstance(event, RolloutEvent) and event.step > STEPS - LAST:
-            draft = name_of(event.rollout.completion.text).split("_")[0]
             dataset = event.rollout.problem.question.dataset
-            found[dataset].append(draft == WANTED[dataset])
+            found[dataset].append(name_of(event.rollout.workflow).split("_")[0] == WANTED[dataset])
 
     pool = [problem for problem in embedded_problems("train")[:300] if problem.question.dataset in WANTED]
     parts = TrainerParts(

@@ -62,7 +62,7 @@ class InspectLogs:
             moment, name = source.stat().st_mtime, f"evaluation-{source.stem.replace('_', '-')}"
             file = self.folder / log_name(moment, name)
             try:
-                records = [] if file.exists() else list(read_records(source))
+                records = [] if file.exists() else sorted(read_records(source), key=lambda r: (r.index, r.sample))
             except DataError as error:
                 cli.echo(f"skipped {error}", err=True)
                 continue

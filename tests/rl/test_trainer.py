@@ -190,8 +190,7 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     right = [rollout["verdict"]["correct"] for rollout in rollouts]
     for rollout, correct in zip(rollouts, right, strict=True):
         assert correct == (LUCKY in rollout["completion"]["text"].split())
-        total = 10.0 if correct else -5.0
-        assert rollout["reward"] == {"total": total, "terms": {"correctness": total}}
+        assert [*rollout["reward"]["terms"].values(), rollout["reward"]["total"]] == [10.0 if correct else -5.0] * 2
     assert len({rollout["problem"]["question"]["id"] for rollout in rollouts}) == 4
     step = events.of("step")[0]
     assert step["accuracy"] == sum(right) / 24 == report.accuracy

@@ -123,9 +123,8 @@ def ran(step: int = 1, correct: bool | None = True, reward: float | None = 8.0, 
         "domain": "math", "dataset": "gsm8k", "calls": ["Custom"], "tokens": 100, "reason": "", "lint": [],
         "outcome": "finished", "error": "", "shape": "Custom", "executor": "", **changes,
     }  # fmt: skip
-    exchange = Exchange("", "", "stop", own["tokens"], 0, 0.5, 0.0)
-    paid = {"Custom": (exchange,)}
-    calls = tuple(OperatorCall(n, {}, {}, paid.get(n, ()), executor=own["executor"]) for n in own["calls"])
+    paid = Exchange("", "", "stop", own["tokens"], 0, 0.5, 0.0)
+    calls = tuple(OperatorCall(n, {}, {}, (paid,) * (n == "Custom"), executor=own["executor"]) for n in own["calls"])
     findings = tuple(Finding(code, "", 1, code == "W204") for code in own["lint"])
     execution = Execution(own["outcome"], None, calls, own["error"], findings=findings, shape=own["shape"])
     of, verdict = problem("p", own["domain"], own["dataset"]), Verdict(correct, "rules", own["reason"])
