@@ -31,6 +31,8 @@ _CONNECTOR = re.compile(
     r"|solution|result)\b|[^\W\d_]\**[:：](?!\d))[\s:：,*]*",
     re.IGNORECASE,
 )
+#: What a mark may follow, without markup: nothing, a word, a formula's ``=`` or punctuation, then opening signs, bullets.
+_LEAD_END = re.compile(r"(?:\A|[\w=:：.,;][)\]]*)[(\[\"'\u201c\u2018*•]*\Z")
 #: What may follow an answer.
 _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
@@ -235,8 +237,8 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
         elif not question or number(clean(content)) is None or not re.fullmatch(r"[\w ]+", tail):
             return None
     before, lead = closing_sentence(text[:start])
-    if re.search(r"[\w{})\]^/+*-]\Z", lead):
-        return None  # within a formula
+    if re.search(r"[\w{})\]^/+*-]\Z", lead) or not _LEAD_END.search(_MARKUP.sub("", lead)):
+        return None  # within a formula or after a sign
     if any(char.isalnum() or char == "=" for char in lead + tail):
         own = restates(lead, question, tail)
     else:
