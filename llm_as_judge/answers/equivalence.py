@@ -30,7 +30,7 @@ from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.restating import asked, is_asked, restates, unknowns
 from llm_as_judge.answers.sameness import form_of, other_form, same
-from llm_as_judge.answers.units import UNITS, may_have, split_unit, units
+from llm_as_judge.answers.units import SIGNS, UNITS, may_have, split_unit, units
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Kind
 
@@ -301,7 +301,10 @@ def _copied(answer: str, gold: str, question: str) -> bool:
 
 
 def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
-    """Whether an answer has a unit that neither the reference nor the question asks for."""
-    if not question or said is None or said.unit is None or (gold is not None and gold.unit is not None):
+    """Whether an answer has a unit that neither the reference nor the question asks for, or lacks an unasked one."""
+    unit, wanted = (None if value is None else value.unit for value in (said, gold))
+    if not question or said is None or (unit is None) == (wanted is None):
         return False
-    return not may_have(said.unit, question)
+    if unit is None:
+        return wanted is not None and wanted.quantity not in SIGNS and wanted not in units(question)
+    return not may_have(unit, question)

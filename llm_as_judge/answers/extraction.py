@@ -31,7 +31,7 @@ _CONNECTOR = re.compile(
     r"|solution|result)\b|[^\W\d_]\**[:：](?!\d))[\s:：,*]*",
     re.IGNORECASE,
 )
-#: What a mark may follow, without markup: nothing, a word, a formula's ``=`` or punctuation, then opening signs, bullets.
+#: What a mark may follow, without markup: nothing, a word, ``=`` or punctuation, then opening signs and bullets.
 _LEAD_END = re.compile(r"(?:\A|[\w=:：.,;][)\]]*)[(\[\"'\u201c\u2018*•]*\Z")
 #: What may follow an answer.
 _CLOSING = re.compile(
