@@ -108,7 +108,7 @@ def statement(text: str, domain: Kind, question: str = "") -> str | None:
 
 def disputed(value: str, before: str, question: str) -> bool:
     """Whether a mark or a sentence of what a reply says ``before`` states another value."""
-    others = [content for _, _, content in _marks(before)]
+    others = [content for _, _, content in marks(before)]
     for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(_NUMBERING.sub("", before))):
         label = _QA_LEAD.match(said)
         if label and label.group(1):
@@ -158,7 +158,7 @@ def supports(before: str, question: str, *values: str) -> bool:
     return worked or told(before) or restates(before, question)
 
 
-def _marks(text: str) -> list[tuple[int, int, str]]:
+def marks(text: str) -> list[tuple[int, int, str]]:
     """Start, end and content of each tag, ``####`` line and run of boxes."""
     formal = [(found.start(), found.end(), found[1] or found[2] or "") for found in _FORMAL.finditer(text)]
     boxes = [box for box in _boxes(text) if not any(start <= box[0] < end for start, end, _ in formal)]
@@ -167,7 +167,7 @@ def _marks(text: str) -> list[tuple[int, int, str]]:
 
 def last_mark(text: str) -> str | None:
     """Content of the last tag, ``####`` line or box of a reply, wherever it is; None without one."""
-    return next((content for _, _, content in reversed(_marks(visible(text)))), None)
+    return next((content for _, _, content in reversed(marks(visible(text)))), None)
 
 
 def last_boxed(text: str) -> str | None:
@@ -213,10 +213,10 @@ def _closing_braces(text: str) -> dict[int, int]:
 
 def _marked(text: str, question: str) -> tuple[str, int] | None:
     r"""The content of a closing mark, with a unit that follows it (``\boxed{40}\%`` is 40 %), and where it starts."""
-    marks = _marks(text)
-    if not marks:
+    found = marks(text)
+    if not found:
         return None
-    start, end, content = marks.pop()
+    start, end, content = found.pop()
     formal = text[start] in "<#"
     if formal and (inner := _QA_LEAD.match(content)):
         content = content[inner.end() :].removesuffix(".")
@@ -243,7 +243,7 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
         own = restates(lead, question, tail)
     else:
         own = supports(before, question, content) or (formal and _COMPLETE.search(before) is not None)
-    if not own or any(_differ(content, other) for _, _, other in marks):
+    if not own or any(_differ(content, other) for _, _, other in found):
         return None
     return content, start - len(lead)
 
