@@ -50,10 +50,10 @@ _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
 _ARTICLES = ("a", "an", "the")
 _WORD = re.compile(r"[^\W\d_]+")
-_QUOTES = re.compile(r"[\"\u201c\u201d\s]")
+_QUOTES = re.compile(r"[\"\u201c\u201d«»「」\s]")
 _END = re.compile(r"(?:(?<=\w{2})|(?<=\.\w))[.,]\Z")  # not of "1."
 #: Signs that an answer may have before and after those of its reference.
-_ADDED = re.compile(r"[(\[{\u2018]*([*'`]*)[(\[{\u2018]*\n[)\]}\u2019.,;:!]*\1[)\]}\u2019.,;:!]*")
+_ADDED = re.compile(r"[(\[{\u2018]*([*'`]*)[(\[{\u2018]*\n[)\]}\u2019.,;:!。]*\1[)\]}\u2019.,;:!。]*")
 _NEGATED = re.compile(r"n['\u2019]t\b|\bnot\b")
 _NOUN = re.compile(r"(.*\d.*?) ((?:square |cubic )?units?|[A-Za-z]{2}[A-Za-z ]*)")
 #: Numbers as text that may be a code, version or time: 007, 3.10, 4E2.
@@ -101,7 +101,7 @@ def _qa_form(text: str) -> str:
     if date := _DATE.fullmatch(text.strip(EDGES + " ")):
         day, month, other_month, other_day, year = date.groups()
         return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
-    words = re.sub(r"(?<=\d) ?\u2013 ?(?=\d)", "-", text.replace("\u2019", "'")).split()
+    words = re.sub(r"(?<=\d)(?: ?\u2013 ?| to )(?=\d)", "-", text.replace("\u2019", "'")).split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in _ARTICLES:  # "A minor" is not "minor"
         words = words[1:]
     words = [word.strip(EDGES) for word in words]

@@ -19,7 +19,9 @@ from typing import Literal
 from llm_as_judge.answers.algebra import verified
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, marks, visible
-from llm_as_judge.answers.nonanswers import EDGES, is_no_answer, non_answer
+from llm_as_judge.answers.nonanswers import EDGES, is_no_answer
+from llm_as_judge.answers.notation import clean
+from llm_as_judge.answers.restating import stems, words
 from llm_as_judge.types import Question, Reference
 
 logger = logging.getLogger(__name__)
@@ -62,16 +64,22 @@ _RETRACTED = re.compile(
 _PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
 
 _LONGEST = 200  # characters of a reply that there is no answer
-_TEXT = r"(?:passage|context|text|paragraph|article|document|information|source)"
-#: Where an answer was looked for, before or after the words that there is none.
-_PLACE = re.compile(
-    r"\A(?:the|this|that) (?:question|answer) (?:is )?"
-    rf"|[ ,]+(?:from|by|in|with|using|based on|given|according to)\b(?: \w+){{0,3}} {_TEXT}"
-    r"(?: (?:given|provided|above))?\Z"
+#: That there is none, by one word; what "not" and "no" deny for that; the words around it.
+_UNKNOWN = words("unanswerable unknown unclear unsure unable impossible insufficient unspecified idk n/a na pass skip")
+_DENYING = words("not cannot never no")
+_TOLD = words(
+    "answer answers answerable information detail evidence idea clue data sure certain enough sufficient know known "
+    "say said tell told state mention specify specified provide contain give given include determine infer find found "
+    "indicate discuss describe address present available clear explain"
 )
-_SILENT = re.compile(
-    rf"(?:the|this|that)(?: \w+)? {_TEXT} (?:does not|doesn't|did not|never) "
-    r"(?:say|state|mention|specify|provide|contain|give|answer|tell|include)[a-z ]{0,60}"
+_AROUND = words(
+    "passage context text paragraph article document source excerpt content question the this that these it there here "
+    "a an any such i i'm we of in on from by with to for as at and or so but using based according above "
+    "is are was were be been being do does did has have had can could ca would will sorry unfortunately therefore thus "
+    "about explicitly directly specific specifically anywhere anything"
+)
+_INDIRECT = re.compile(
+    r"\b(?:who|what|when|where|which|why|how|whether)(?: (?!(?:but|only|it|is|was)\b)[a-z']+){1,4}\Z"
 )
 
 
@@ -226,14 +234,14 @@ def normalize_squad(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
-def squad_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
+def squad_scores(prediction: str, golds: Sequence[str], question: str = "") -> tuple[float, float]:
     """Exact match after normalisation and token F1, the best over ``golds`` (Rajpurkar et al. 2018).
 
     Golds of articles and signs only do not count; no gold means there is no answer, which F1 then takes as 0 or 1.
     """
     normal = [normalize_squad(gold) for gold in golds]
     said, wanted = normalize_squad(prediction), [gold for gold in normal if gold] or [""]
-    if said not in normal and abstains(prediction):
+    if said not in normal and abstains(prediction, question):
         said = ""
     f1 = max(_f1(said, gold) if said and gold else float(said == gold) for gold in wanted)
     return float(said in wanted), f1
@@ -248,13 +256,19 @@ def hotpot_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
     return float(said in wanted), f1
 
 
-def abstains(text: str) -> bool:
-    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it."""
+def abstains(text: str, question: str = "") -> bool:
+    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it.
+
+    Besides words for that, it may only have those of the question or ask it; any other word is an answer.
+    """
     if is_no_answer(text) or len(text) > _LONGEST:
         return is_no_answer(text)
-    said = " ".join(text.lower().replace("\u2019", "'").split()).strip(EDGES)
-    bare = _PLACE.sub("", said)
-    return is_no_answer(bare) or non_answer(bare) == "ignorance" or _SILENT.fullmatch(said) is not None
+    said = stems(_INDIRECT.sub("", clean(text).strip(EDGES).lower()))
+    denied = [i for i, word in enumerate(said) if word in _DENYING]
+    told = any(_TOLD.intersection(said[i:]) or (said[i] == "no" and _TOLD.intersection(said)) for i in denied)
+    return (told or not _UNKNOWN.isdisjoint(said)) and set(said) <= _UNKNOWN | _DENYING | _TOLD | _AROUND | words(
+        question
+    )
 
 
 def _f1(said: str, gold: str) -> float:
@@ -265,13 +279,14 @@ def _f1(said: str, gold: str) -> float:
 
 def _stated(answer: str, golds: Sequence[str]) -> str:
     """A reply that is a gold answer as it is; of any other, what it states ("It is Rome": Rome)."""
-    return answer if normalize_squad(answer) in map(normalize_squad, golds) else extract_answer(answer, "qa")
+    said = answer if normalize_squad(answer) in map(normalize_squad, golds) else extract_answer(answer, "qa")
+    return clean(said) if "\\text" in said else said
 
 
 def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
     golds = () if reference.unanswerable else reference.answers
     said = _stated(answer, golds)
-    exact, f1 = squad_scores(said, golds)
+    exact, f1 = squad_scores(said, golds, question.text)
     part = "HasAns" if golds else "NoAns"
     return {"exact": exact, "f1": f1, f"{part}_exact": exact, f"{part}_f1": f1}
 
