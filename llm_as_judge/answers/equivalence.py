@@ -30,7 +30,7 @@ from llm_as_judge.answers.nonanswers import EDGES, is_error, is_no_answer
 from llm_as_judge.answers.notation import ORDINALS, clean, number, tight
 from llm_as_judge.answers.restating import asked, is_asked, restates, unknowns
 from llm_as_judge.answers.sameness import form_of, other_form, same
-from llm_as_judge.answers.units import UNITS, may_have, split_unit, units
+from llm_as_judge.answers.units import SIGNS, UNITS, may_have, split_unit, units
 from llm_as_judge.answers.values import INTERVALS, Value, quantity, read
 from llm_as_judge.types import Kind
 
@@ -48,6 +48,12 @@ _AMOUNT_ASKED = re.compile(r"\bhow (?:many|much)|\bpercent", re.IGNORECASE)
 _MONTH = "january|february|march|april|may|june|july|august|september|october|november|december"
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
+_ARTICLES = ("a", "an", "the")
+_WORD = re.compile(r"[^\W\d_]+")
+_QUOTES = re.compile(r"[\"\u201c\u201d«»「」\s]")
+_END = re.compile(r"(?:(?<=\w{2})|(?<=\.\w))[.,]\Z")  # not of "1."
+#: Signs that an answer may have before and after those of its reference.
+_ADDED = re.compile(r"[(\[{\u2018]*([*'`]*)[(\[{\u2018]*\n[)\]}\u2019.,;:!。]*\1[)\]}\u2019.,;:!。]*")
 _NEGATED = re.compile(r"n['\u2019]t\b|\bnot\b")
 _NOUN = re.compile(r"(.*\d.*?) ((?:square |cubic )?units?|[A-Za-z]{2}[A-Za-z ]*)")
 #: Numbers as text that may be a code, version or time: 007, 3.10, 4E2.
@@ -59,33 +65,62 @@ def equivalent(a: str, b: str, domain: Kind) -> bool:
     if domain == "code":
         return bool(a.strip()) and last_block(a) == last_block(b)
     if domain == "qa":
-        return _same_text(a, b)
+        return _same_text(a, b) or _same_text(b, a)
     plain = clean(a)
     return bool(plain) and (plain == clean(b) or same(read(a), read(b)))
 
 
-def _same_text(a: str, b: str) -> bool:
-    if is_no_answer(a) or is_no_answer(b):
-        return is_no_answer(a) and is_no_answer(b)
-    if a.casefold() == b.casefold():
+def _same_text(text: str, reference: str) -> bool:
+    if is_no_answer(text) or is_no_answer(reference):
+        return is_no_answer(text) and is_no_answer(reference)
+    if text == reference:
         return True
-    x, y = quantity(a), quantity(b)
+    x, y = quantity(text), quantity(reference)
     if x is not None and y is not None:  # the edges of ".5" must stay
-        return same(x, y)
-    return bool(_qa_form(a)) and _qa_form(a) == _qa_form(b)
+        return same(x, y) and reference.startswith("+") <= text.startswith("+")
+    if reference.startswith("a ") and text.startswith("A "):
+        text = "a" + text[1:]
+    return _same_edges(text, reference) and _qa_form(text) == _qa_form(reference) != ""
+
+
+def _same_edges(text: str, reference: str) -> bool:
+    """Whether ``text`` begins and ends with the signs of the reference; besides, it may be quoted or end a sentence."""
+    (start, end), (first, last) = map(_edges, (text, reference))
+    added = f"{start.removesuffix(first)}\n{end.removeprefix(last)}"
+    return start.endswith(first) and end.startswith(last) and _ADDED.fullmatch(added) is not None
+
+
+def _edges(text: str) -> tuple[str, str]:
+    """The signs that ``text`` begins and ends with, but for quotes and the end of a sentence."""
+    bare = _END.sub("", _QUOTES.sub("", text))
+    return bare[: len(bare) - len(bare.lstrip(EDGES))], bare[len(bare.rstrip(EDGES)) :]
 
 
 def _qa_form(text: str) -> str:
-    """Case, edge punctuation and a leading article removed, dates in one order; inner signs stay."""
+    """Plain words in lower case, no edge punctuation or leading article, dates in one order; inner signs stay."""
     if date := _DATE.fullmatch(text.strip(EDGES + " ")):
         day, month, other_month, other_day, year = date.groups()
         return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
-    words = re.sub(r"(?<=\d) ?\u2013 ?(?=\d)", "-", text.replace("\u2019", "'")).split()
-    if len(words) > 1 and words[0] != "A" and words[0].lower() in ("a", "an", "the"):  # "A minor" is not "minor"
+    words = re.sub(r"(?<=\d)(?: ?\u2013 ?| to )(?=\d)", "-", text.replace("\u2019", "'")).split()
+    if len(words) > 1 and words[0] != "A" and words[0].lower() in _ARTICLES:  # "A minor" is not "minor"
         words = words[1:]
-    words = [word.strip(EDGES).casefold() for word in words]
+    words = [word.strip(EDGES) for word in words]
     words = [word.replace(".", "") if re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word) else word for word in words]
-    return " ".join(ORDINALS.get(word, word) for word in words if word)
+    form = " ".join(ORDINALS.get(word.lower(), word) for word in words if word)
+    least = 3 if form != "No" and (re.search(r"\d", form) or not re.search(r"[^\W\d_]{3}", form)) else 2  # 5 Mm
+    return _WORD.sub(lambda word: _lower(word.group(), least), form)
+
+
+def _lower(word: str, least: int) -> str:
+    """A word in lower case, unless capitals may tell it from another: inner ones, all of a short word."""
+    plain = len(word) >= least and (word.islower() or word.istitle() or (word.isupper() and len(word) > 4))
+    return word.casefold() if plain or word in ("AM", "PM") else word
+
+
+def _lowered(text: str, reference: str) -> bool:
+    """Whether a word that the reference capitalises is not capitalised in ``text``."""
+    words = zip(reversed(text.split()), reversed(reference.split()), strict=False)
+    return any(g[:1].isupper() and s.lstrip(EDGES)[:1].islower() for s, g in words if g.lower() not in _ARTICLES)
 
 
 def compare(
@@ -170,7 +205,8 @@ def _same_qa(text: str, reference: str, question: str) -> bool:
     said, gold = quantity(text), quantity(reference)
     if said and gold and question and not _AMOUNT_ASKED.search(question) and other_form(said, gold):
         return False  # five, if asked to write 5 in words
-    same_text = _same_text(text, reference) and not _other_unit(said, gold, question)
+    renamed = text.split(" ")[0].lower() in _ARTICLES and _lowered(text, reference)  # an apple is not Apple
+    same_text = _same_text(text, reference) and not renamed and not _other_unit(said, gold, question)
     return same_text or _same_in_unit(said, gold, question)
 
 
@@ -189,7 +225,8 @@ def _fact(reply: str, reference: str, question: str) -> bool:
     if not question or "?" in reply or not size < len(said) <= _LONGEST_FACT or _NEGATED.search(question):
         return False
     for start, length in product(range(len(said)), (size + 1, size)):
-        if _same_qa(" ".join(said[start : start + length]).strip("*"), reference, question):
+        part = " ".join(said[start : start + length]).strip("*")
+        if _same_qa(part, reference, question) and not _lowered(part, reference):
             lead, tail = said[:start], said[start + length :]
             if lead[-1:] == ["of"] and not re.search(r"\bof(?: (?:what|which)\b|\W*\Z)", question):
                 return False
@@ -264,7 +301,10 @@ def _copied(answer: str, gold: str, question: str) -> bool:
 
 
 def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
-    """Whether an answer has a unit that neither the reference nor the question asks for."""
-    if not question or said is None or said.unit is None or (gold is not None and gold.unit is not None):
+    """Whether an answer has a unit that neither the reference nor the question asks for, or lacks an unasked one."""
+    unit, wanted = (None if value is None else value.unit for value in (said, gold))
+    if not question or said is None or (unit is None) == (wanted is None):
         return False
-    return not may_have(said.unit, question)
+    if unit is None:
+        return wanted is not None and wanted.quantity not in SIGNS and wanted not in units(question)
+    return not may_have(unit, question)

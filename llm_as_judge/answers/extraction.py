@@ -31,6 +31,8 @@ _CONNECTOR = re.compile(
     r"|solution|result)\b|[^\W\d_]\**[:：](?!\d))[\s:：,*]*",
     re.IGNORECASE,
 )
+#: What a mark may follow, without markup: nothing, a word, ``=`` or punctuation, then opening signs and bullets.
+_LEAD_END = re.compile(r"(?:\A|[\w=:：.,;][)\]]*)[(\[\"'\u201c\u2018*•]*\Z")
 #: What may follow an answer.
 _CLOSING = re.compile(
     r"(?i:\bi hope (?:it|this|that)(?: answer)? is correct|\bis (?:my|our|the) (?:final |correct |required )?"
@@ -106,7 +108,7 @@ def statement(text: str, domain: Kind, question: str = "") -> str | None:
 
 def disputed(value: str, before: str, question: str) -> bool:
     """Whether a mark or a sentence of what a reply says ``before`` states another value."""
-    others = [content for _, _, content in _marks(before)]
+    others = [content for _, _, content in marks(before)]
     for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(_NUMBERING.sub("", before))):
         label = _QA_LEAD.match(said)
         if label and label.group(1):
@@ -156,7 +158,7 @@ def supports(before: str, question: str, *values: str) -> bool:
     return worked or told(before) or restates(before, question)
 
 
-def _marks(text: str) -> list[tuple[int, int, str]]:
+def marks(text: str) -> list[tuple[int, int, str]]:
     """Start, end and content of each tag, ``####`` line and run of boxes."""
     formal = [(found.start(), found.end(), found[1] or found[2] or "") for found in _FORMAL.finditer(text)]
     boxes = [box for box in _boxes(text) if not any(start <= box[0] < end for start, end, _ in formal)]
@@ -165,7 +167,7 @@ def _marks(text: str) -> list[tuple[int, int, str]]:
 
 def last_mark(text: str) -> str | None:
     """Content of the last tag, ``####`` line or box of a reply, wherever it is; None without one."""
-    return next((content for _, _, content in reversed(_marks(visible(text)))), None)
+    return next((content for _, _, content in reversed(marks(visible(text)))), None)
 
 
 def last_boxed(text: str) -> str | None:
@@ -211,10 +213,10 @@ def _closing_braces(text: str) -> dict[int, int]:
 
 def _marked(text: str, question: str) -> tuple[str, int] | None:
     r"""The content of a closing mark, with a unit that follows it (``\boxed{40}\%`` is 40 %), and where it starts."""
-    marks = _marks(text)
-    if not marks:
+    found = marks(text)
+    if not found:
         return None
-    start, end, content = marks.pop()
+    start, end, content = found.pop()
     formal = text[start] in "<#"
     if formal and (inner := _QA_LEAD.match(content)):
         content = content[inner.end() :].removesuffix(".")
@@ -235,13 +237,13 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
         elif not question or number(clean(content)) is None or not re.fullmatch(r"[\w ]+", tail):
             return None
     before, lead = closing_sentence(text[:start])
-    if re.search(r"[\w{})\]^/+*-]\Z", lead):
-        return None  # within a formula
+    if re.search(r"[\w{})\]^/+*-]\Z", lead) or not _LEAD_END.search(_MARKUP.sub("", lead)):
+        return None  # within a formula or after a sign
     if any(char.isalnum() or char == "=" for char in lead + tail):
         own = restates(lead, question, tail)
     else:
         own = supports(before, question, content) or (formal and _COMPLETE.search(before) is not None)
-    if not own or any(_differ(content, other) for _, _, other in marks):
+    if not own or any(_differ(content, other) for _, _, other in found):
         return None
     return content, start - len(lead)
 

@@ -18,8 +18,10 @@ from typing import Literal
 
 from llm_as_judge.answers.algebra import verified
 from llm_as_judge.answers.equivalence import matches
-from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, visible
-from llm_as_judge.answers.nonanswers import EDGES, is_no_answer, non_answer
+from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, marks, visible
+from llm_as_judge.answers.nonanswers import EDGES, is_no_answer
+from llm_as_judge.answers.notation import clean
+from llm_as_judge.answers.restating import stems, words
 from llm_as_judge.types import Question, Reference
 
 logger = logging.getLogger(__name__)
@@ -34,24 +36,19 @@ _FLEXIBLE = re.compile(r"-?(?:[$0-9.,]{2,}|[0-9]+)")
 _STRICT = re.compile(r"#### (-?[0-9.,]+)")
 
 _OPTION = re.compile(r"^\(?([A-J])[.)]\s+(.*)$", re.MULTILINE)
-_MARKUP = re.compile(r"\\(?:boxed|fbox|text\w*|math[a-z]+)\b|\\[()\[\]]|[*${}`_]")
-#: A letter, unless something else is said of it, another follows as an alternative, or it is asked about or denied.
-_LETTER = (
-    r"\(?([A-J])(?!['\u2019]?\w|[^\w,.;(]{0,9}\?|\)?(?:,|,? (?:and|or)) \(?[A-J]\b"
-    r"|\)? (?:is|are|was)\b(?! (?:the )?(?:correct|right|best|true|answer)\b))"
+_MARKUP = re.compile(
+    r"\\(?:boxed|fbox|text\w*|math[a-z]+)(?![A-Za-z])|\\[()\[\] ,;:!]|\\q?quad|[*${}`_\"\u201c\u201d]|</?[a-z]+>|#{2,}"
 )
-_KIND = r"\W{0,3}(?:(?:the|option|choice|letter)\b\W{0,3}){0,4}"
-_STATED = re.compile(
-    rf"(?i:\banswer\b\W{{0,3}}(?:is|would be|should be|must be|(?<=[:=\n] ))|\A\W*(?:final )?answer\b){_KIND}{_LETTER}"
+#: What a mark's letter stands in, after its mark was read.
+_MARK = "\u27e6{}\u27e7"
+_IS = (
+    r"(?i:\banswer\b\W{0,3}(?:(?:is|would be|should be|must be)\b|(?<=[:=\n] ))|\A\W*(?:final )?answer\b|答案[是为:：])"
 )
-_LEADING = re.compile(rf"\A\W*{_LETTER}(?:[.:)\]]| because\b|\W*\Z|, )")
-#: By a verb, as the correct one, or alone in its clause.
-_CHOSEN = re.compile(
-    r"(?i:(?:\b(?:is|be|are|was|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b(?:\W+(?:most )?\w+ly\b)?"
-    rf"{_KIND}){_LETTER}|{_LETTER}\)? is\b"
-    rf"|(?:[.,;:=\n](?i: but)?|\b(?i:so|thus|therefore|hence)\b){_KIND}{_LETTER}(?=[)\s]*(?:[.;\n]|\Z))"
-)
-_NEGATION = re.compile(r"\b(?:not?|nor|neither|never|none|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
+_KIND = r"\W{0,3}(?i:(?:the|option|choice|letter)\b\W{0,3}){0,4}"
+_ENDS = r"(?!\w|[.,]\d)(?=\W{0,3}(?:[.;,(\n]|\Z))"
+_LOWER = re.compile(rf"(?:{_IS}{_KIND}|\A\W*)(?:\([a-j]\)|[a-j]\)|[a-j](?=\W*(?:\n|\Z)))")
+_DENIED = r"wrong|incorrect\w*|false|least|worst|unlikely|doubtful|refuse|reject|mistake|distractor|trap|second best"
+_NEGATION = rf"\b(?:not?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|\bif\b(?=.*\b(?:were|had|would)\b)"
 _IN_SUBJECT = re.compile(r"\b(?:that|which|who|what)\s+\w+\s*\Z", re.IGNORECASE)
 _VERB = re.compile(r"[.;!?\n]|\b(?:is|are|was|were)\b")
 _CLAUSE_END = re.compile(
@@ -59,19 +56,30 @@ _CLAUSE_END = re.compile(
     r"|\b(?:so|because|then|therefore|thus|hence)\b",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"[.;!?\n]")
+#: What takes an earlier choice back; a negation that denies no letter is a "?".
+_RETRACTED = re.compile(
+    r"\?|\b(?:wait|actually|correction|sorry|instead|but|final|so(?! is)|thus|therefore|hence)\b", re.IGNORECASE
+)
 _PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
 
 _LONGEST = 200  # characters of a reply that there is no answer
-_TEXT = r"(?:passage|context|text|paragraph|article|document|information|source)"
-#: Where an answer was looked for, before or after the words that there is none.
-_PLACE = re.compile(
-    r"\A(?:the|this|that) (?:question|answer) (?:is )?"
-    rf"|[ ,]+(?:from|by|in|with|using|based on|given|according to)\b(?: \w+){{0,3}} {_TEXT}"
-    r"(?: (?:given|provided|above))?\Z"
+#: That there is none, by one word; what "not" and "no" deny for that; the words around it.
+_UNKNOWN = words("unanswerable unknown unclear unsure unable impossible insufficient unspecified idk n/a na pass skip")
+_DENYING = words("not cannot never no")
+_TOLD = words(
+    "answer answers answerable information detail evidence idea clue data sure certain enough sufficient know known "
+    "say said tell told state mention specify specified provide contain give given include determine infer find found "
+    "indicate discuss describe address present available clear explain"
 )
-_SILENT = re.compile(
-    rf"(?:the|this|that)(?: \w+)? {_TEXT} (?:does not|doesn't|did not|never) "
-    r"(?:say|state|mention|specify|provide|contain|give|answer|tell|include)[a-z ]{0,60}"
+_AROUND = words(
+    "passage context text paragraph article document source excerpt content question the this that these it there here "
+    "a an any such i i'm we of in on from by with to for as at and or so but using based according above "
+    "is are was were be been being do does did has have had can could ca would will sorry unfortunately therefore thus "
+    "about explicitly directly specific specifically anywhere anything"
+)
+_INDIRECT = re.compile(
+    r"\b(?:who|what|when|where|which|why|how|whether)(?: (?!(?:but|only|it|is|was)\b)[a-z']+){1,4}\Z"
 )
 
 
@@ -140,37 +148,84 @@ def _choice(answer: str, question: Question, reference: Reference) -> Scores:
     return {"accuracy": float(bool(chosen) and chosen == right)}
 
 
+@cache
+def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
+    """How a reply chooses one of the ``letters``: in a mark, as the answer, at the start, by a verb or alone.
+
+    Not if something else is said of it, another follows as an alternative, or it is asked about or set a condition.
+    """
+    letter = (
+        rf"\(?([{letters}])(?!['\u2019]?\w|[+#]|[^\w,.;(]{{0,9}}\?|\)? (?:if|unless)\b"
+        r"|\)? (?:is|are|was)\b(?! (?:the )?(?:correct|right|best|true|answer)\b))"
+    )
+    chosen = (
+        r"(?i:(?:\b(?:is|be|are|was|say|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b(?:\W+(?:most )?\w+ly\b)?)"
+        rf"{_KIND}{letter}|{letter}\)? is\b"
+        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?=[)\s]*(?:[.;!\n]|\Z))"
+    )
+    leading = rf"\A{_KIND}{letter}(?:[.:)\]]|\W{{1,3}}because\b|\W*\Z|\W*\n|, )"
+    return tuple(map(re.compile, (_MARK.format(f"([{letters}])"), _IS + _KIND + letter, leading, chosen)))
+
+
 def chosen_letter(reply: str, question: str) -> str:
-    """The letter that a reply chooses: by the text of an option, after "answer", at the start, or the last one."""
-    texts: dict[str, str] = dict(_OPTION.findall(question))
-    said = _MARKUP.sub(" ", reply).strip()
-    named = [name for name, text in texts.items() if _folded(text) == _folded(said)]
-    if len(named) == 1 and len(said) > 1:
-        return named[0]
-    for name, text in texts.items():
-        said = re.sub(rf"\b({name}[).:]?) +{re.escape(text)}", r"\1", said, flags=re.IGNORECASE)
-    said = _affirmed(said)
-    for pattern in (_STATED, _LEADING, _CHOSEN):
-        if found := list(pattern.finditer(said)):
-            return next(group for group in found[-1].groups() if isinstance(group, str))
+    """The letter that a reply chooses; empty if it states none, or several without taking one back."""
+    texts: dict[str, str] = {name: _plain_text(text) for name, text in _OPTION.findall(question)}
+    said = visible(reply)
+    for start, end, content in reversed(marks(said)):
+        stated = chosen_letter(content, question) if len(content) <= _LONGEST else ""
+        said = f"{said[:start]} {_MARK.format(stated) if stated else content} {said[end:]}"
+    said = _plain_text(said)
+    whole = said.strip(" .").casefold()
+    for name, text in sorted(texts.items(), key=lambda option: -len(option[1])):
+        folded = text.strip(" .").casefold()
+        if folded and folded.upper() not in texts:
+            if folded in (whole, whole.rpartition("= ")[2]) and [*texts.values()].count(text) == 1:
+                return name
+            text = re.escape(folded)
+            said = re.sub(rf"(?i)\b({name}[).:]?)(?: [-\u2013\u2014])? +{text}|{text},? \(?({name}\b)", r"\1\2", said)
+            said = re.sub(rf"({_IS}{_KIND})(?<![-\u2212])(?i:{text}){_ENDS}", rf"\g<1>{name}", said)
+    letters = "".join(texts) or "A-J"
+    said = _affirmed(_LOWER.sub(lambda found: found.group()[:-2] + found.group()[-2:].upper(), said), question)
+    said = re.sub(
+        rf"\(?\b[{letters}]\b\)?(?:(?: ?[,;/&+]|,? and|,? or)+ \(?[{letters}]\b\)?(?!\)? (?:is|was)\b))+", "?", said
+    )
+    for pattern in _choices(letters):
+        found = [(match, str(match[match.lastindex or 0])) for match in pattern.finditer(said)]
+        if found:
+            return _last_chosen(said, found, _choices(letters)[-1])
     return ""
 
 
-def _affirmed(said: str) -> str:
-    """A reply with a sign for what its negations deny: the rest of a clause, in a relative clause up to the verb."""
+def _last_chosen(said: str, found: Sequence[tuple[re.Match[str], str]], chosen: re.Pattern[str]) -> str:
+    """The last letter found, or one after it, if all others are the same or taken back before it."""
+    last, name = found[-1]
+    if (retracted := _RETRACTED.search(said, last.end())) and (later := chosen.search(said, retracted.start())):
+        return str(later[later.lastindex or 0])
+    other = next((match for match, letter in reversed(found) if letter != name), None)
+    return name if other is None or _RETRACTED.search(said, other.end(), last.end()) else ""
+
+
+def _affirmed(said: str, question: str) -> str:
+    """A reply with a sign for what its negations deny: the rest of a clause, in a relative clause up to the verb.
+
+    Words of the question, such as "least", do not deny.
+    """
     kept, start = "", 0
-    for found in _NEGATION.finditer(said):
-        if found.start() >= start:
+    for found in re.finditer(_NEGATION, said, re.IGNORECASE):
+        word = found.group().casefold()
+        asked_for = re.fullmatch(_DENIED, word) and word in question.casefold()
+        if found.start() >= start and not asked_for:
             ending = _VERB if _IN_SUBJECT.search(said[max(0, found.start() - 40) : found.start()]) else _CLAUSE_END
-            end = ending.search(said, found.end())
+            end = (_SENTENCE_END if word == "if" else ending).search(said, found.end())
             kept += said[start : found.start()]
             start = end.start() if end else len(said)
             kept += ";" if re.search(r"\b[A-J]\b", said[found.end() : start]) else "?"
     return kept + said[start:]
 
 
-def _folded(text: str) -> str:
-    return " ".join(_MARKUP.sub(" ", text).split()).strip(" .").casefold()
+def _plain_text(text: str) -> str:
+    """``text`` without markup, with single blanks."""
+    return "\n".join(" ".join(line.split()) for line in _MARKUP.sub(" ", text).split("\n")).strip()
 
 
 def normalize_squad(text: str) -> str:
@@ -179,14 +234,14 @@ def normalize_squad(text: str) -> str:
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
-def squad_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
+def squad_scores(prediction: str, golds: Sequence[str], question: str = "") -> tuple[float, float]:
     """Exact match after normalisation and token F1, the best over ``golds`` (Rajpurkar et al. 2018).
 
     Golds of articles and signs only do not count; no gold means there is no answer, which F1 then takes as 0 or 1.
     """
     normal = [normalize_squad(gold) for gold in golds]
     said, wanted = normalize_squad(prediction), [gold for gold in normal if gold] or [""]
-    if said not in normal and abstains(prediction):
+    if said not in normal and abstains(prediction, question):
         said = ""
     f1 = max(_f1(said, gold) if said and gold else float(said == gold) for gold in wanted)
     return float(said in wanted), f1
@@ -201,13 +256,19 @@ def hotpot_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
     return float(said in wanted), f1
 
 
-def abstains(text: str) -> bool:
-    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it."""
+def abstains(text: str, question: str = "") -> bool:
+    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it.
+
+    Besides words for that, it may only have those of the question or ask it; any other word is an answer.
+    """
     if is_no_answer(text) or len(text) > _LONGEST:
         return is_no_answer(text)
-    said = " ".join(text.lower().replace("\u2019", "'").split()).strip(EDGES)
-    bare = _PLACE.sub("", said)
-    return is_no_answer(bare) or non_answer(bare) == "ignorance" or _SILENT.fullmatch(said) is not None
+    said = stems(_INDIRECT.sub("", clean(text).strip(EDGES).lower()))
+    denied = [i for i, word in enumerate(said) if word in _DENYING]
+    told = any(_TOLD.intersection(said[i:]) or (said[i] == "no" and _TOLD.intersection(said)) for i in denied)
+    return (told or not _UNKNOWN.isdisjoint(said)) and set(said) <= _UNKNOWN | _DENYING | _TOLD | _AROUND | words(
+        question
+    )
 
 
 def _f1(said: str, gold: str) -> float:
@@ -218,13 +279,14 @@ def _f1(said: str, gold: str) -> float:
 
 def _stated(answer: str, golds: Sequence[str]) -> str:
     """A reply that is a gold answer as it is; of any other, what it states ("It is Rome": Rome)."""
-    return answer if normalize_squad(answer) in map(normalize_squad, golds) else extract_answer(answer, "qa")
+    said = answer if normalize_squad(answer) in map(normalize_squad, golds) else extract_answer(answer, "qa")
+    return clean(said) if "\\text" in said else said
 
 
 def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
     golds = () if reference.unanswerable else reference.answers
     said = _stated(answer, golds)
-    exact, f1 = squad_scores(said, golds)
+    exact, f1 = squad_scores(said, golds, question.text)
     part = "HasAns" if golds else "NoAns"
     return {"exact": exact, "f1": f1, f"{part}_exact": exact, f"{part}_f1": f1}
 

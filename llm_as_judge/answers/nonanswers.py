@@ -14,7 +14,7 @@ from llm_as_judge.answers.notation import clean
 NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
 
 _NO_ANSWER = "unanswerable|no answer|noanswer|not answerable|cannot be determined|cannot be answered".split("|")
-EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*"
+EDGES = ".,;:!?\"'`()[]{}\u2018\u2019\u201c\u201d*«»「」。"
 _LONGEST = 200
 #: Openers that announce an answer without giving one, in the languages in which they are known to fool judges.
 _OPENERS = frozenset(files(__package__).joinpath("openers.txt").read_text("utf-8").splitlines())

@@ -59,7 +59,7 @@ def _stem(word: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _stems(text: str) -> _Words:
+def stems(text: str) -> _Words:
     """The words and formulas of ``text`` without markup, case and endings."""
     text = _WORKED.sub(" ", _MARKUP.sub(" ", text.replace("\u2019", "'")))
     text = re.sub(r"\s*([+*/^=<>×÷·\u2212]|-(?= )|(?<=\S)-)\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
@@ -68,18 +68,18 @@ def _stems(text: str) -> _Words:
     return tuple(_stem(word) for word in words if any(map(str.isalnum, word)))
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_stems(text))
+def words(text: str) -> frozenset[str]:
+    return frozenset(stems(text))
 
 
-_PAST, _PRESENT = _words("was were"), _words("is are")
-_AUXILIARIES = _PAST | _PRESENT | _words("do does did have had will would must should can could may might")
-_PLACES = _words("in on at for")
+_PAST, _PRESENT = words("was were"), words("is are")
+_AUXILIARIES = _PAST | _PRESENT | words("do does did have had will would must should can could may might")
+_PLACES = words("in on at for")
 #: Words that make no difference to what is said.
 _EMPTY = (
     _PAST
     | _PRESENT
-    | _words(
+    | words(
         """
     so thus therefore hence and this that there the a an be been final correct answer solution solutions result my our
     value values required desired finally expression equals do does did what how which who whose whom many much
@@ -87,7 +87,7 @@ _EMPTY = (
     )
 )
 #: Words for what may be asked, if there is no question to compare with.
-_QUANTITIES = _words(
+_QUANTITIES = words(
     """
     it to for as by sum product area volume length distance probability domain range function points roots integer
     integers real positive distinct maximum minimum least greatest smallest largest angle triangle trapezoid
@@ -95,7 +95,7 @@ _QUANTITIES = _words(
     """
 )
 #: Conditions, and words for answers of somebody else.
-_FOREIGN = _words(
+_FOREIGN = words(
     "unless if suppose assume were might may could would should can must says said say thinks think thought believes "
     "claims claimed guess guessed wrong incorrect incorrectly false mistake mistaken not"
 )
@@ -137,19 +137,19 @@ def _clauses(question: str) -> tuple[_Clause, ...]:
 
 
 def _clause(before: str, text: str) -> _Clause:
-    stems, opening = _stems(text), _stems(before.rpartition(",")[2])
-    start = next((i for i, stem in enumerate(stems) if stem in _AUXILIARIES), None)
-    auxiliary, task = "" if start is None else stems[start], _TASK_WORD.match(text) is not None
+    found, opening = stems(text), stems(before.rpartition(",")[2])
+    start = next((i for i, stem in enumerate(found) if stem in _AUXILIARIES), None)
+    auxiliary, task = "" if start is None else found[start], _TASK_WORD.match(text) is not None
     if start is not None and not task:
         size, skipped = start, auxiliary not in ("hav", "had")
     elif len(opening) > 1 and not task:  # released in which year
-        size, skipped = len(stems), False
+        size, skipped = len(found), False
     else:  # which team won it
-        size, skipped = (1 + (stems[:1] in (("which",), ("what",))), False)
-    noun, rest = stems[task:size], stems[size + skipped :]
+        size, skipped = (1 + (found[:1] in (("which",), ("what",))), False)
+    noun, rest = found[task:size], found[size + skipped :]
     preposition = opening[0] if len(opening) == 1 else ""
     rest = rest if preposition or task else opening + rest
-    if "did" in stems:
+    if "did" in found:
         rest = tuple("had" if stem == "hav" else stem for stem in rest)
     return _Clause(_told(noun), _told(rest), auxiliary, preposition)
 
@@ -160,7 +160,7 @@ def _told(stems: _Words) -> _Words:
 
 def doubtful(text: str) -> bool:
     """Whether ``text`` sets a condition or speaks of somebody else's answer."""
-    return not _FOREIGN.isdisjoint(_stems(text))
+    return not _FOREIGN.isdisjoint(stems(text))
 
 
 def restates(lead: str, question: str, tail: str = "") -> bool:
@@ -175,7 +175,7 @@ def restates(lead: str, question: str, tail: str = "") -> bool:
         if sides[-1].rstrip()[-1:] in tuple("+-*/^:") or (question and not _may_equal(sides[0], question)):
             return False
         lead = lead[: formula.start()]
-    before, after = _stems(lead), _stems(tail)
+    before, after = stems(lead), stems(tail)
     if not question:
         known = _EMPTY | _QUANTITIES
         return all(w in known or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w)) for w in before + after)

@@ -25,7 +25,7 @@ class Unit:
 
 
 _SILENT = frozenset(("length", "time", "mass", "volume", "area", "space", "length/time", "units"))
-_SILENT_SIGNS = frozenset("$€£¥°")
+SIGNS = frozenset("$€£¥°")
 _SQUARED, _CUBED = ("square {}", "sq {}", "sq. {}", "{}^2"), ("cubic {}", "{}^3")
 
 
@@ -37,7 +37,7 @@ def _read() -> dict[str, Unit]:
             size, *names = group.split()
             for name in [*names, *(f"{name}s" for name in names if len(name) > 1)]:
                 measure = quantity in _SILENT and name.isalpha() and len(name) > 1
-                silent = measure or (quantity in _SILENT_SIGNS and size == "1")
+                silent = measure or (quantity in SIGNS and size == "1")
                 units[name] = Unit(quantity, Fraction(size), silent)
                 for power, forms in ((2, _SQUARED), (3, _CUBED)) if quantity in ("length", "units") else ():
                     measured = "area" if power == 2 else "space"

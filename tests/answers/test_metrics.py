@@ -141,10 +141,25 @@ def test_multiple_choice_is_judged_by_the_letter_that_is_stated_and_not_denied()
         ("Neither A nor B", ""), ("I do not think that it is B", ""), ("None of them is B.", ""), ("B? No.", ""),
         ("The answer is never A, B, or D.", ""), ("It is not the case that the answer is B", ""), ("(B) is not it", ""),
         ("Everything but B", ""), ("I would rule out B", ""), ("(B) is wrong", ""), ("A, B and D are wrong", ""),
+        (r"Scurvy needs \(\boxed{\textbf{(B)}}\), so:" "\n\n" r"\[ \boxed{\text{B}} \]", "B"), ("**Answer**: *D*", "D"),
+        ("The answer is <answer>(D)</answer>.", "D"), (r"So the final answer is $\boxed{\mathrm{B}}$.", "B"),
+        ("The answer is vitamin b12.", "B"), ("The answer is (d).", "D"), ("B \u2013 Vitamin B12", "B"),
+        ("Vitamin B12 (B)", "B"), (r"\boxed{\text{vitamin b12}}", "B"), ("Answer: <i>B</i>", "B"), ("答案为D", "D"),
+        ("The answer is A. Wait, sorry. It is B.", "B"), ("The answer is D. The least useful answer is A.", "D"),
+        ("Incorrect answer: A\nAnswer: D", "D"), ("Answer: D\nThe worst answer: A", "D"), ("The answer is B, D", ""),
+        ("The answer is D; at sea the answer is A.", ""), ("The answer is A if it is winter", ""), ("B; D", ""),
+        ("If he had scurvy, the answer would be A.", ""), (r"\boxed{A} or else \boxed{D}", ""), ("Answers: B, C", ""),
+        ("A is right and so is B.", ""), ("The false answer is D", ""), ("I refuse to pick A", ""), ("It is J", ""),
         ("The answer is A or B", ""), ("B - no", ""), ("I reject answer B", ""), ("Is the answer B?", ""),
     ):  # fmt: skip
         if metrics.chosen_letter(reply, OPTIONS) != letter:
             wrong.append((reply, metrics.chosen_letter(reply, OPTIONS)))
+    for reply, letter in (
+        ("7", "B"), (r"$\boxed{7}$", "B"), ("The answer is 7.", "B"), ("n = 7", "B"), ("The answer is 7.5", ""),
+        ("-7", ""), ("The answer is -7", ""), ("The answer is A and B", "D"), ("The least likely is A", "A"),
+    ):  # fmt: skip
+        if metrics.chosen_letter(reply, "Which is the least likely n?\nA. 1\nB. 7\nC. A\nD. A and B") != letter:
+            wrong.append((reply, letter))
     assert not wrong
     golds = ("C", "C. Vitamin C", "Vitamin C")
     for dataset in ("mmlu", "commonsenseqa"):
@@ -159,6 +174,12 @@ async def test_reading_questions_are_right_by_exact_match_and_an_empty_answer_wh
         (none, "", True, 1), (none, "No answer", True, 1), (none, "It cannot be answered from the text.", True, 1),
         (none, "The question cannot be answered based on the given context", True, 1), (none, "I don't know", True, 1),
         (none, "The passage does not mention who won.", True, 1), (none, "not in Paris", False, 0),
+        (none, "There was no answer in the article.", True, 1), (none, "Not specified", True, 1),
+        (none, r"\boxed{\text{No answer}}", True, 1), (none, "From the text, it cannot be answered", True, 1),
+        (none, "I am not certain but Oslo", False, 0), (none, "It does not say Oslo it says Rome", False, 0),
+        (none, "we cannot say it was not Oslo", False, 0), (none, "I don't doubt Oslo", False, 0),
+        (of("squad2", text="Which treaty was it?", unanswerable=True), "The treaty is not mentioned.", True, 1),
+        (paris, r"\boxed{\text{Paris}}", True, 1),
         (none, "The passage says that Ann did not win", False, 0), (of("squad2", "unknown"), "Unknown", True, 1),
         (none, "Paris", False, 0), (none, None, False, 0),
         (paris, "", False, 0), (paris, "the Paris.", True, 1), (paris, "Paris, France", False, 2 / 3),
