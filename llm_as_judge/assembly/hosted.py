@@ -54,10 +54,12 @@ class HostedModels:
         if POLICY not in self._hosted:
             return
         from llm_as_judge.llm.transport import Transport
+        from llm_as_judge.policy.model import Policy
         from llm_as_judge.policy.thinking import ThinkingEngine
         from llm_as_judge.policy.vllm import VLLMEngine
 
-        self._author, self._policy = author, author.policy  # kept: the author's server ends with it
+        self._author = author  # kept: the author's server ends with it
+        self._policy = author.policy if isinstance(author.policy, Policy) else None
         engine = author.engine.engine if isinstance(author.engine, ThinkingEngine) else author.engine
         if isinstance(engine, VLLMEngine):
             self._hosted[POLICY].move(Transport(engine.config), self._config.base_model.path)

@@ -15,7 +15,10 @@ from llm_as_judge.policy.thinking import ThinkingEngine
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command
 from llm_as_judge.rl.checkpoint import latest, step_of
+from llm_as_judge.rl.ranks import Ranks
 from llm_as_judge.rl.rollout import Engine
+from llm_as_judge.rl.update import Learner, Updater
+from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.workflow.prompt import Layer1
 
 if TYPE_CHECKING:
@@ -81,6 +84,16 @@ def load_author(
         _ = policy.user_turn  # refused now, not after the first batch
     prompt = Layer1(config.workflow, config.data.domains, config.choices)
     return PolicyAuthor(policy, engine, prompt, config, step_of(adapter) if adapter else 0)
+
+
+def make_learner(author: PolicyAuthor, ranks: Ranks) -> Learner:
+    assert isinstance(author.policy, Policy)
+    return Updater(author.policy, author.config.training, ranks)
+
+
+def make_warm_up(author: PolicyAuthor, ranks: Ranks) -> WarmUp:
+    assert isinstance(author.policy, Policy)
+    return WarmUp(author.policy, author.config.warmup, author.config.training, ranks)
 
 
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.check import check_before
 from llm_as_judge.assembly.follow import load_together
-from llm_as_judge.assembly.policy import probe_policy
+from llm_as_judge.assembly.policy import make_learner, probe_policy
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.assembly.recording import tell_untrained
@@ -55,6 +55,7 @@ class Training:
         self.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.instructions))
         parts = TrainerParts(
             policy=author.policy,
+            learner=make_learner(author, self.ranks),
             engine=author.engine,
             sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
             sampler=self.problems.sampler,
@@ -69,7 +70,6 @@ class Training:
             run_id=self.run.id,
             load=services.executor_load,
             spent=budget(config.budget, self.run.log.path, services.usage),
-            ranks=self.ranks,
         )
         self.trainer = Trainer(parts, config.training)
 

@@ -51,13 +51,12 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     Raises ``ConfigError``, ``DataError``.
     """
     from llm_as_judge.assembly.follow import load_together
-    from llm_as_judge.assembly.policy import checkpoint_folder
+    from llm_as_judge.assembly.policy import checkpoint_folder, make_warm_up
     from llm_as_judge.commands.warmup_pairs import Pairs
     from llm_as_judge.config.loading import to_yaml
     from llm_as_judge.evaluation.written import look_at
     from llm_as_judge.rl import checkpoint
     from llm_as_judge.rl.ranks import join
-    from llm_as_judge.rl.warmup import WarmUp
 
     settings = config.warmup
     if config.generation.thinking:
@@ -69,9 +68,9 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     with join() as ranks:
         author = load_together(config, ranks, warm_up=True, progress=progress)
         pairs = Pairs(config, author)
-        loop = WarmUp(author.policy, settings, config.training, ranks)
+        loop = make_warm_up(author, ranks)
         if best is not None:
-            checkpoint.load(best, author.policy, loop.optimizer)
+            checkpoint.load(best, loop.optimizer)
             loop.optimizer.steps = checkpoint.step_of(best)
             for _ in range(loop.steps):
                 pairs.draw()  # skip what these steps learned from
@@ -98,7 +97,7 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
             least = min(one.loss for one in looks)
             if enough or looks[-1].loss == least:
                 state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
-                best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
+                best = checkpoint.save(folder, loop.optimizer, state, config_text=to_yaml(config))
             elif looks[-2].loss != least:
                 progress.say("stopped: the held-out loss no longer falls; the checkpoint before is kept")
                 break

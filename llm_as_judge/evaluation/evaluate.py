@@ -16,9 +16,9 @@ from llm_as_judge.config.schema import Config
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.events import RolloutEvent
+from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
-from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.report import rollout_event
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, next_turns
@@ -45,7 +45,7 @@ class PolicyAuthor:
     ``version`` is the version of the policy's weights, to which the engine is synchronized first.
     """
 
-    policy: Policy
+    policy: Encoder
     engine: Engine
     prompt: Layer1
     config: Config

@@ -7,9 +7,11 @@ prepended to the next message.
 import functools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import numpy as np
 from jinja2 import TemplateError
+from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import USER_TURN
 from llm_as_judge.errors import ConfigError
@@ -51,6 +53,37 @@ def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
         else:
             before = _joined(before, request, reply)
     return [*messages, {"role": "user", "content": _joined(before, prompt.user)}]
+
+
+class Encoder(Protocol):
+    """A model's token ids of prompts and repair turns, and vectors of texts; its weights may be anywhere."""
+
+    tokenizer: Any
+    name: str  # of the model, for messages
+    thinking: bool = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors [N, dimensions]."""
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise ConfigError(f"model.model_name={self.name!r} has no chat template; choose an instruction-tuned model")
+        return chat_ids(self.tokenizer, prompt, self.thinking)
+
+    def told(self, completion: Completion, text: str) -> list[int]:
+        """Token ids of ``completion`` and of a user turn with ``text``, up to where the policy begins again."""
+        ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
+        turn = self.user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
+        return [*completion.prompt_ids, *completion.token_ids, *turn]
+
+    @functools.cached_property
+    def user_turn(self) -> "UserTurn":
+        """The ids around a user turn. Raises ``ConfigError`` if the chat template has no earlier turns."""
+        return UserTurn.of(self.tokenizer, self.eos_token_ids, self.thinking)
 
 
 @dataclass(frozen=True, slots=True)

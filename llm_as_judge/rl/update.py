@@ -6,8 +6,10 @@ task sees partly updated weights.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from accelerate.utils import send_to_device
@@ -42,17 +44,77 @@ class UpdateReport:
     corrected: float = 0.0  # share of tokens whose importance weight was truncated or masked
 
 
-class SharedAdamW(torch.optim.AdamW):
-    """AdamW with equal steps on all ranks. Rank 0 calls ``share``, then sends work through ``ranks``; the others
-    ``follow``.
+class Optimizer(Protocol):
+    """Trained weights with their optimiser, here or on a server."""
 
-    ``steps`` counts optimiser steps; it belongs in a checkpoint together with ``state_dict``.
+    steps: int  # so far; not part of ``save``
+
+    @property
+    def learning_rate(self) -> float:
+        """That of the last step."""
+
+    def share(self) -> None:
+        """Called before the first work."""
+
+    def kept(self) -> Sequence[Tensor]:
+        """A copy of the weights for ``holding``; empty if they are not in this process."""
+
+    def holding(self, weights: Sequence[Tensor]) -> AbstractContextManager[None]:
+        """Runs the block with other weights."""
+
+    def save(self, folder: Path) -> None:
+        """Writes weights and state, as an adapter for PEFT where that is possible."""
+
+    def load(self, folder: Path) -> None:
+        """Restores what ``save`` wrote."""
+
+
+class Learner(Protocol):
+    """What trains a policy.
+
+    ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
+    weights are not those of the last finished step.
+    """
+
+    unsettled: bool
+
+    @property
+    def optimizer(self) -> Optimizer: ...
+
+    def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
+        """Trains on ``groups``, sampled from the distribution ``sampling``; ``version`` is that of the current weights.
+
+        Raises ``TrainingStopped`` if the gradient is not finite.
+        """
+
+
+class SharedAdamW(torch.optim.AdamW):
+    """AdamW with equal steps on all ranks, an ``Optimizer``. Rank 0 calls ``share``, then sends work through ``ranks``;
+    the others ``follow``.
     """
 
     def __init__(self, policy: Policy, ranks: Ranks, learning_rate: float, weight_decay: float) -> None:
-        self.weights = policy.trainable_parameters()
+        self.policy, self.weights = policy, policy.trainable_parameters()
         self.ranks, self.steps = ranks, 0
         super().__init__(self.weights, lr=learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
+        self.holding = policy.holding
+
+    @property
+    def learning_rate(self) -> float:
+        return float(self.param_groups[0]["lr"])
+
+    def kept(self) -> Sequence[Tensor]:
+        return [weight.detach().clone() for weight in self.weights]
+
+    def save(self, folder: Path) -> None:
+        self.policy.save_adapter(folder)
+        torch.save(self.state_dict(), folder / "optimizer.pt")
+
+    def load(self, folder: Path) -> None:
+        """Raises ``DataError`` or ``ConfigError`` for an adapter of another shape, and what ``torch.load`` raises."""
+        moments = torch.load(folder / "optimizer.pt", weights_only=True, map_location="cpu")
+        self.policy.load_adapter(folder)
+        self.load_state_dict(moments)
 
     def clipped_step(self, learning_rate: float, max_norm: float) -> float:
         """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
@@ -90,7 +152,7 @@ class SharedAdamW(torch.optim.AdamW):
 
 
 @dataclass(slots=True)
-class _Row:
+class Row:
     """A completion in the update, and the log-probs that later epochs need."""
 
     completion: Completion
@@ -100,10 +162,46 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows with a gradient, and the settings of their loss."""
+
+    rows: Sequence[Row]
+    normaliser: Normaliser
+    config: TrainingConfig
+
+    @classmethod
+    def of(cls, groups: Sequence[CreditedGroup], version: int, config: TrainingConfig) -> "Batch":
+        """The scored completions of ``groups``. For those sampled by older weights than ``version``, ``old`` is their
+        sampling log-probs, unless ``stale_policy`` corrects them by truncated importance weights.
+        """
+        rows = [
+            Row(rollout.completion, advantage, _stale(rollout.completion, version))
+            for credited in groups
+            for rollout, reward, advantage in zip(
+                credited.group.rollouts, credited.rewards, credited.advantages, strict=True
+            )
+            if not math.isnan(reward)
+        ]
+        unit = config.importance_sampling.partition("_")[0]
+        if config.stale_policy == "truncate" and unit != "off" and any(row.old is not None for row in rows):
+            # With masking, most tokens that have become likelier since would teach nothing.
+            config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
+            for row in rows:
+                row.old = None
+        normaliser = Normaliser(len(rows), sum(row.completion.written for row in rows))
+        # Without a KL term, a rollout with advantage 0 has no gradient: it counts in the normaliser only.
+        return cls(rows if config.beta else [row for row in rows if row.advantage], normaliser, config)
+
+
+def _stale(completion: Completion, version: int) -> Tensor | None:
+    return torch.tensor(completion.logprobs) if completion.policy_version != version else None
+
+
+@dataclass(frozen=True, slots=True)
 class _Work:
     """An update as it is sent to all ranks; ``shares[rank]`` are the rows of a rank."""
 
-    shares: Sequence[Sequence[_Row]]
+    shares: Sequence[Sequence[Row]]
     normaliser: Normaliser
     sampling: Sampling
     version: int
@@ -111,10 +209,8 @@ class _Work:
 
 
 class Updater:
-    """Owner of the optimiser. Rank 0 calls ``optimizer.share`` and ``update``, other ``ranks`` ``follow``.
-
-    ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
-    weights are not those of the last finished step.
+    """The learner of a policy in this process. Rank 0 calls ``optimizer.share`` and ``update``, other ``ranks``
+    ``follow``.
     """
 
     def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
@@ -124,27 +220,18 @@ class Updater:
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
 
     def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
-        """Trains on ``groups``, sampled from the distribution ``sampling``; ``version`` is that of the current weights.
+        """As ``Learner.update``: every rank computes the gradient of its share, the gradients are summed, and all ranks
+        take the same step.
 
-        Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
-        Raises ``TrainingStopped`` if the gradient is not finite, ``ConfigError`` if the first batch cannot be scored
-        exactly, ``RankFailed`` or ``RankLost`` for another rank.
+        Raises ``ConfigError`` if the first batch cannot be scored exactly, ``RankFailed`` or ``RankLost`` for another
+        rank.
         """
-        config = self.config
-        scored = [row for credited in groups for row in _rows(credited, version)]
-        unit = config.importance_sampling.partition("_")[0]
-        if config.stale_policy == "truncate" and unit != "off" and any(row.old is not None for row in scored):
-            # With masking, most tokens that have become likelier since would teach nothing.
-            config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
-            for row in scored:
-                row.old = None
-        normaliser = Normaliser(len(scored), sum(row.completion.written for row in scored))
-        # Without a KL term, a rollout with advantage 0 has no gradient: it counts in the normaliser only.
-        trained = scored if config.beta else [row for row in scored if row.advantage]
-        if not trained:
+        batch = Batch.of(groups, version, self.config)
+        if not batch.rows:
             return UpdateReport()
-        shares = spread([row.completion for row in trained], self.ranks.size)
-        work = _Work([[trained[i] for i in share] for share in shares], normaliser, sampling, version, config)
+        shares = spread([row.completion for row in batch.rows], self.ranks.size)
+        divided = [[batch.rows[i] for i in share] for share in shares]
+        work = _Work(divided, batch.normaliser, sampling, version, batch.config)
         self.ranks.tell(work)
         return self._update(work)
 
@@ -179,7 +266,7 @@ class Updater:
         kl, entropy, clipped, corrected = (total / tokens for total in totals)
         return UpdateReport(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
 
-    def _prepare(self, rows: Sequence[_Row], sampling: Sampling) -> Layout:
+    def _prepare(self, rows: Sequence[Row], sampling: Sampling) -> Layout:
         """Chooses the layout of this rank's share and scores it under the KL reference."""
         if not rows:
             return "padded"
@@ -192,7 +279,7 @@ class Updater:
                 row.reference = reference
         return layout
 
-    def _backward(self, rows: Sequence[_Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
+    def _backward(self, rows: Sequence[Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
         """Adds the gradient of one micro-batch after the other."""
         if not rows:
             return
@@ -202,7 +289,7 @@ class Updater:
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out._replace(loss=out.loss.detach())
 
-    def _loss(self, scores: TokenScores, rows: Sequence[_Row], work: _Work) -> LossOutputs:
+    def _loss(self, scores: TokenScores, rows: Sequence[Row], work: _Work) -> LossOutputs:
         for row, logprobs in zip(rows, scores.logprobs.detach(), strict=True):
             if row.old is None:
                 row.old = logprobs[: len(row.completion.token_ids)].clone()
@@ -221,12 +308,3 @@ class Updater:
             sampling_logprobs=padded([torch.tensor(row.completion.logprobs) for row in rows]),
         )
         return policy_loss(inputs, work.config, work.normaliser)
-
-
-def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
-    """Scored completions of a group. For one sampled by older weights, ``old`` is its sampling log-probs."""
-    for rollout, reward, advantage in zip(credited.group.rollouts, credited.rewards, credited.advantages, strict=True):
-        if not math.isnan(reward):
-            completion = rollout.completion
-            stale = completion.policy_version != version
-            yield _Row(completion, advantage, torch.tensor(completion.logprobs) if stale else None)
