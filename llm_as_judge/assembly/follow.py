@@ -29,6 +29,8 @@ def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progre
             f"model.device={device!r} with {ranks.size} processes: each takes a GPU by its LOCAL_RANK; use auto, "
             "cuda or cpu, and CUDA_VISIBLE_DEVICES to choose among GPUs"
         )
+    if ranks.size > 1 and config.generation.engine == "tinker":
+        raise ConfigError(f"generation.engine=tinker with {ranks.size} processes: the server trains; start one process")
     ranks.tell((config, warm_up))
     return load_author(config, policy=_load(config, ranks) if isinstance(ranks, Team) else None, progress=progress)
 

@@ -24,6 +24,7 @@ from llm_as_judge.evaluation.records import read_records, write_records
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 from llm_as_judge.events import Event, LayersEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
@@ -69,7 +70,7 @@ class Training:
             config_text=folder.config_text,
             run_id=self.run.id,
             load=services.executor_load,
-            spent=budget(config.budget, self.run.log.path, services.usage),
+            spent=budget(config.budget, self.run.log.path, self.usage),
         )
         self.trainer = Trainer(parts, config.training)
 
@@ -82,6 +83,9 @@ class Training:
     @property
     def trained(self) -> PolicyAuthor:
         return replace(self.author, version=self.trainer.step)
+
+    def usage(self) -> dict[str, Usage]:
+        return {**self.services.usage(), **self.author.policy.usage()}
 
     async def measure(self, name: str, author: PolicyAuthor) -> list[RolloutEvent]:
         """Runs a held-out evaluation, keeps its records where ``view`` finds them, and logs it to the trackers."""
@@ -111,7 +115,7 @@ class Training:
             self.tracked.rollout(event)
 
     def _step_done(self, report: StepReport) -> None:
-        self.log(UsageEvent(step=report.step, models=to_builtins(self.services.usage())))
+        self.log(UsageEvent(step=report.step, models=to_builtins(self.usage())))
         self.tracked.step(report)
         self.progress.step(report, self.trainer.config.max_steps)
 

@@ -5,7 +5,8 @@ prepended to the next message.
 """
 
 import functools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import USER_TURN
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Completion, Prompt
 
 Messages = list[dict[str, str]]
@@ -67,6 +69,17 @@ class Encoder(Protocol):
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors [N, dimensions]."""
+
+    def trainable_parameters(self) -> Sequence[Any]:
+        return ()  # not in this process
+
+    def holding(self, weights: Sequence[Any]) -> AbstractContextManager[None]:
+        """Gives the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
+        return nullcontext()
+
+    def usage(self) -> Mapping[str, Usage]:
+        """What a service bills for the policy, by role; empty if it runs here."""
+        return {}
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""

@@ -144,7 +144,7 @@ class Pipeline:
                 weights = self._kept if batch.version < step else ()
                 self._pending[i] = await self._repair(batch, self._running[i], timer, weights)
         if any(batch.unrepaired for batch in self._pending):
-            self._kept = self._parts.learner.optimizer.kept()
+            self._kept = [parameter.detach().clone() for parameter in self._parts.policy.trainable_parameters()]
         else:
             self._kept = ()
         with timer.phase("execute"):
@@ -236,7 +236,7 @@ class Pipeline:
         parts, stream = self._parts, _REPAIRS * (1 + batch.turns) + batch.refill
 
         def sample() -> list[Completion]:
-            with parts.learner.optimizer.holding(weights) if weights else nullcontext():
+            with parts.policy.holding(weights) if weights else nullcontext():
                 parts.engine.sync(parts.policy, batch.version)
                 return next_turns(
                     parts.policy,

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from llm_as_judge.config.schema import TrainingConfig
-from llm_as_judge.errors import BudgetSpent
+from llm_as_judge.errors import BudgetSpent, ProviderError
 from llm_as_judge.events import CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.files import write_json
 from llm_as_judge.policy.device import on_device
@@ -167,7 +167,7 @@ class Trainer:
         """Saves on the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly."""
         try:
             await on_device(self.save)
-        except OSError as error:  # must not hide the error that ended the run
+        except (OSError, ProviderError) as error:  # must not hide the error that ended the run
             if self._saved != self._finished.step:  # else only the log could not be written
                 logger.warning("step %d could not be saved: %s", self._finished.step, error)
 

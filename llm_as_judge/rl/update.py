@@ -6,7 +6,6 @@ task sees partly updated weights.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +20,7 @@ from llm_as_judge.errors import LLMAsJudgeError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.policy.scoring import Layout, TokenScores
+from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, spread
@@ -50,23 +49,13 @@ class Optimizer(Protocol):
     steps: int  # so far; not part of ``save``
 
     @property
-    def learning_rate(self) -> float:
-        """That of the last step."""
+    def learning_rate(self) -> float: ...  # of the last step
 
-    def share(self) -> None:
-        """Called before the first work."""
+    def share(self) -> None: ...  # called before the first work
 
-    def kept(self) -> Sequence[Tensor]:
-        """A copy of the weights for ``holding``; empty if they are not in this process."""
+    def save(self, folder: Path) -> None: ...
 
-    def holding(self, weights: Sequence[Tensor]) -> AbstractContextManager[None]:
-        """Runs the block with other weights."""
-
-    def save(self, folder: Path) -> None:
-        """Writes weights and state, as an adapter for PEFT where that is possible."""
-
-    def load(self, folder: Path) -> None:
-        """Restores what ``save`` wrote."""
+    def load(self, folder: Path) -> None: ...
 
 
 class Learner(Protocol):
@@ -97,14 +86,10 @@ class SharedAdamW(torch.optim.AdamW):
         self.policy, self.weights = policy, policy.trainable_parameters()
         self.ranks, self.steps = ranks, 0
         super().__init__(self.weights, lr=learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
-        self.holding = policy.holding
 
     @property
     def learning_rate(self) -> float:
         return float(self.param_groups[0]["lr"])
-
-    def kept(self) -> Sequence[Tensor]:
-        return [weight.detach().clone() for weight in self.weights]
 
     def save(self, folder: Path) -> None:
         self.policy.save_adapter(folder)
@@ -285,26 +270,29 @@ class Updater:
             return
         completions, budget = [row.completion for row in rows], self.config.micro_batch_tokens
         for members, scores in self.policy.micro_batches(completions, work.sampling, layout, budget):
-            out = self._loss(scores, [rows[i] for i in members], work)
+            inputs = inputs_of([rows[i] for i in members], scores.logprobs, scores.mask, scores.entropy)
+            out = policy_loss(inputs, work.config, work.normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out._replace(loss=out.loss.detach())
 
-    def _loss(self, scores: TokenScores, rows: Sequence[Row], work: _Work) -> LossOutputs:
-        for row, logprobs in zip(rows, scores.logprobs.detach(), strict=True):
-            if row.old is None:
-                row.old = logprobs[: len(row.completion.token_ids)].clone()
 
-        def padded(values: Sequence[Tensor | None]) -> Tensor:
-            """``values`` of each row as [B, T]."""
-            return pad_sequence([own.to(scores.logprobs) for own in values if own is not None], batch_first=True)
+def inputs_of(rows: Sequence[Row], logprobs: Tensor, mask: Tensor, entropy: Tensor | None = None) -> LossInputs:
+    """The loss's inputs for ``rows`` with their ``logprobs`` [B, T]; at the first epoch, these are kept in the rows."""
+    for row, own in zip(rows, logprobs.detach(), strict=True):
+        if row.old is None:
+            row.old = own[: len(row.completion.token_ids)].clone()
 
-        inputs = LossInputs(
-            logprobs=scores.logprobs,
-            advantages=scores.logprobs.new_tensor([row.advantage for row in rows]),
-            mask=scores.mask,
-            old_logprobs=padded([row.old for row in rows]),
-            ref_logprobs=padded([row.reference for row in rows]) if self.config.beta else None,
-            entropy=scores.entropy,
-            sampling_logprobs=padded([torch.tensor(row.completion.logprobs) for row in rows]),
-        )
-        return policy_loss(inputs, work.config, work.normaliser)
+    def padded(values: Sequence[Tensor | None]) -> Tensor | None:
+        """``values`` of each row as [B, T]."""
+        known = [own.to(logprobs) for own in values if own is not None]
+        return pad_sequence(known, batch_first=True) if known else None
+
+    return LossInputs(
+        logprobs=logprobs,
+        advantages=logprobs.new_tensor([row.advantage for row in rows]),
+        mask=mask,
+        old_logprobs=padded([row.old for row in rows]),
+        ref_logprobs=padded([row.reference for row in rows]),
+        entropy=entropy,
+        sampling_logprobs=padded([torch.tensor(row.completion.logprobs) for row in rows]),
+    )

@@ -33,6 +33,11 @@ class _Work:
     learn: bool
 
 
+def rate(config: WarmupConfig, steps: int) -> float:
+    """Learning rate after ``steps``."""
+    return config.sft_learning_rate * min(1.0, (steps + 1) / _RISE) * max(LAST_RATE, 1 - steps / config.sft_steps)
+
+
 class WarmUp:
     """Owner of the optimiser. Rank 0 calls ``optimizer.share``, ``step`` and ``loss``, other ``ranks`` ``follow``."""
 
@@ -63,8 +68,7 @@ class WarmUp:
     @property
     def learning_rate(self) -> float:
         """Learning rate of the next step."""
-        rise = min(1.0, (self.steps + 1) / _RISE)
-        return self.config.sft_learning_rate * rise * max(LAST_RATE, 1 - self.steps / self.config.sft_steps)
+        return rate(self.config, self.steps)
 
     def _share(self, replies: Sequence[Completion], *, learn: bool) -> float:
         shares = [[replies[i] for i in share] for share in spread(replies, self.ranks.size)]

@@ -1,0 +1,374 @@
+"""A policy behind a server of the Tinker API (Thinking Machines, SkyRL, OpenRL), which samples and trains it.
+
+One object is engine, encoder and optimiser, because one server owns all three; ``rl.tinker`` computes what it learns.
+Servers differ silently, so what can be measured is measured before the first step: whether losses are summed or
+averaged, whether gradients are clipped, the adapter's scale and its modules. Needs the extra ``tinker``; token ids,
+chat template and everything around the policy stay here.
+
+Never sample with an older sampler after a newer one: SkyRL's JAX back end has one place for training and sampling.
+"""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import tarfile
+import tempfile
+import threading
+import time
+import urllib.request
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from transformers import AutoConfig, GenerationConfig
+
+from llm_as_judge.config.endpoints import DEFAULT_API_KEY
+from llm_as_judge.config.loading import locate_weights
+from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError, ProviderError, refusing, without_key
+from llm_as_judge.files import read_json, write_json
+from llm_as_judge.llm.client import Usage, derived_seed
+from llm_as_judge.policy.chat import Encoder, completion_of
+from llm_as_judge.policy.sampling import PLAIN, Sampling
+from llm_as_judge.policy.shareable import why_not_positions
+from llm_as_judge.policy.weights import end_ids, load_tokenizer
+from llm_as_judge.types import Completion, OnCompletion
+
+T = TypeVar("T")
+
+#: In a checkpoint: the server's paths of the state and of the sampler's weights.
+STATE = "tinker.json"
+_MODULES = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+_ALPHA = 32.0  # of Thinking Machines and SkyRL
+_DIMENSIONS = 512  # of vectors of texts
+_LONGEST_WAIT_S = 8.0
+
+
+class TinkerPolicy(Encoder):
+    """Samples from the base model or, if given, from ``adapter`` (a folder with ``STATE``), until ``share`` or ``load``
+    begins the training of the run's own adapter.
+
+    Methods raise ``ConfigError`` for what the server refuses or cannot do, ``ProviderError`` if it does not answer.
+    """
+
+    def __init__(self, config: Config, adapter: Path | None = None, say: Callable[[str], None] = lambda line: None):
+        os.environ.setdefault("TINKER_TELEMETRY", "0")
+        try:
+            import tinker
+        except ImportError as error:
+            cure = "python -m pip install 'llm-as-judge[tinker]' (Python 3.11 or later)"
+            raise ConfigError(f"generation.engine=tinker needs the package tinker: {cure}") from error
+        self.config, self.name, self._say, self._types = config.engine, config.base_model.path, say, tinker.types
+        self._model, self._training_config, path = config.model, config.training, locate_weights(self.name)
+        with refusing(ConfigError, f"{path} has no tokenizer and config.json", "give a folder or a hub id with both"):
+            self.tokenizer, self._sizes = load_tokenizer(path), AutoConfig.from_pretrained(path).get_text_config()
+            ends = GenerationConfig.from_pretrained(path) if Path(path, "generation_config.json").exists() else None
+        self._ends = end_ids(SimpleNamespace(generation_config=ends), self.tokenizer)
+        self._start, self.version, self._prompted, self._written, self._trained = config.model.adapter, 0, 0, 0, 0
+        self.steps, self.learning_rate, self._calls = 0, config.training.learning_rate, 0
+        key = config.engine.api_key
+        self._key = "tml-local" if key == DEFAULT_API_KEY else key
+        self._service: Any = self._ask(lambda: tinker.ServiceClient(base_url=self._url, api_key=self._key))
+        served = {m.model_name: m for m in self._ask(self._service.get_server_capabilities).supported_models}
+        if self.name not in served:  # SkyRL would train the model it has, whatever a request says
+            raise ConfigError(f"{self._url} serves {', '.join(map(str, served)) or 'no model'}, not {self.name}")
+        longest = served[self.name].max_context_length
+        if longest and config.longest_episode > longest:
+            raise ConfigError(
+                f"{self._url} takes {longest} tokens, an episode has up to {config.longest_episode}; lower "
+                "training.prompt_max_length or training.response_max_length"
+            )
+        self._training: Any = None
+        self._synced: int | None = None
+        self._first = self._sampler = self._sampler_of(adapter or self._start)  # the first is the KL reference
+
+    # Encoder
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        return self._ends
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """By the words of the texts, because the API has no hidden states."""
+        vectors = np.zeros((len(texts), _DIMENSIONS), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in text.lower().split() or [""]:
+                vector[zlib.crc32(word.encode()) % _DIMENSIONS] += 1
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+    def usage(self) -> Mapping[str, Usage]:
+        """Tokens that were read (trained ones included) and sampled, and their cost by the configured prices."""
+        cost = self.config.cost(self._prompted, self._written, self._trained)
+        return {"policy": Usage(self._calls, self._prompted + self._trained, self._written, cost)}
+
+    # Engine
+
+    def sync(self, policy: object, version: int) -> None:
+        """Gives the sampler the current weights, if they are trained."""
+        if self._training is not None and self._synced != version:
+            self._sampler = self._ask(self._training.save_weights_and_get_sampling_client)
+            self._synced = self.version = version
+
+    def generate(
+        self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
+        seed: int = 0, on_completion: OnCompletion | None = None,
+    ) -> list[list[Completion]]:  # fmt: skip
+        """``n`` completions of every prompt, in order; ``on_completion`` is called when all of a prompt are complete.
+
+        Log-probs are those of the plain distribution, also at other temperatures.
+        """
+        longest = max(map(len, prompts), default=0) + max_new_tokens
+        if reason := why_not_positions(self._sizes, longest):
+            raise ConfigError(f"{reason}; lower training.prompt_max_length or training.response_max_length")
+        sampler, types = self._sampler, self._types
+
+        def one(place: int) -> list[Completion]:
+            # A server gives sample k of a request the noise of seed + k: consecutive seeds would share it.
+            params = types.SamplingParams(
+                max_tokens=max_new_tokens, seed=derived_seed(seed, place), stop=sorted(self._ends),
+                temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k or -1,
+            )  # fmt: skip
+            prompt = list(prompts[place])
+            reply = self._ask(lambda: sampler.sample(types.ModelInput.from_ints(prompt), n, params).result())
+            rows = [(list(s.tokens), list(s.logprobs or ()), s.stop_reason) for s in reply.sequences]
+            for tokens, logprobs, _ in rows:
+                if not tokens or len(tokens) != len(logprobs) or not np.isfinite(logprobs).all():
+                    raise ProviderError(f"{self._url} returned tokens without finite log-probs; see the server's log")
+            if len(rows) != n:
+                raise ProviderError(f"{self._url} returned {len(rows)} completions instead of {n}")
+            self._prompted += len(prompt)
+            self._written += sum(len(tokens) for tokens, *_ in rows)
+            made = [
+                completion_of(self.tokenizer, prompt, tokens, logprobs, reason == "stop", self.version)
+                for tokens, logprobs, reason in rows
+            ]
+            for member, completion in enumerate(made if on_completion else ()):
+                on_completion(place, member, completion)  # type: ignore[misc]
+            return made
+
+        with ThreadPoolExecutor(self.config.concurrency) as threads:
+            return list(threads.map(one, range(len(prompts))))
+
+    # Training
+
+    def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
+        """Log-probs [T] of the completions' tokens by the weights that are trained."""
+        data = [self._datum(c, weights=_weights(c)) for c in completions]
+        found = self._ask(lambda: self._training.forward(data, "cross_entropy").result()).loss_fn_outputs
+        self._prompted += _tokens(completions)
+        return [self._of(c, out["logprobs"].tolist()) for c, out in zip(completions, found, strict=True)]
+
+    def reference(self, completions: Sequence[Completion]) -> list[Tensor]:
+        """Log-probs [T] by the model that the training started from."""
+        whole = [self._types.ModelInput.from_ints([*c.prompt_ids, *c.token_ids]) for c in completions]
+        with ThreadPoolExecutor(self.config.concurrency) as threads:
+            ask = lambda ids: self._ask(lambda: self._first.compute_logprobs(ids).result())[1:]  # noqa: E731
+            found = list(threads.map(ask, whole))
+        self._prompted += _tokens(completions)
+        return [self._of(c, own) for c, own in zip(completions, found, strict=True)]
+
+    def step(
+        self, completions: Sequence[Completion], current: Sequence[Tensor], advantages: Tensor, *,
+        learning_rate: float, weight_decay: float = 0.0, clip: float | None = None,
+    ) -> float | None:  # fmt: skip
+        """An optimiser step along the gradient of the sum of ``advantages`` [B, T] x log-prob; returns the gradient's
+        norm if the server reports it.
+
+        ``current`` are the log-probs of the weights as they are, so that the server's ratio is 1. Not asked again if it
+        fails: what the server has done is not known then.
+        """
+        data = []
+        for completion, now, own in zip(completions, current, advantages, strict=True):
+            own = own[: len(now)]
+            averaged = {"weights": _weights(completion)} if self._reduction == "mean" else {}
+            if averaged:  # undone: a row's loss is divided by its weights, the sum of rows by their number
+                own = own * completion.written * len(completions)
+            data.append(self._datum(completion, logprobs=now.tolist(), advantages=own.tolist(), **averaged))
+        limit = self._training_config.max_grad_norm if clip is None else clip
+        adam = self._types.AdamParams(
+            learning_rate=learning_rate, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=weight_decay,
+            grad_clip_norm=limit,
+        )  # fmt: skip
+
+        def both() -> Any:
+            backward = self._training.forward_backward(data, "importance_sampling")
+            step = self._training.optim_step(adam)
+            backward.result()
+            return step.result()
+
+        metrics = self._ask(both, again=False).metrics or {}
+        self._trained += _tokens(completions)
+        self.steps, self.learning_rate = self.steps + 1, learning_rate
+        return next((float(value) for name, value in metrics.items() if "grad_norm" in name), None)
+
+    # Optimizer
+
+    def share(self) -> None:
+        """Begins the training, unless ``load`` has, and checks what the server makes of it."""
+        if self._training is None:
+            lora = {"rank": self._model.lora_rank, "seed": self._training_config.seed, "train_unembed": False}
+            if self._start:
+                self._restore(_read(self._start)["state"], "create_training_client_from_state")
+            else:
+                make = self._service.create_lora_training_client
+                self._training = self._ask(lambda: make(self.name, **lora))
+        with tempfile.TemporaryDirectory() as folder:
+            found = self._adapter(Path(folder), self._saved_sampler())
+        alpha = found.get("lora_alpha", _ALPHA) if found else _ALPHA
+        if alpha != self._model.lora_alpha:
+            raise ConfigError(
+                f"model.lora_alpha={self._model.lora_alpha:g}, but {self._url} scales adapters by {alpha:g}; set it so"
+            )
+        if lacking := sorted(_MODULES - set(found["target_modules"])) if found else []:
+            raise ConfigError(f"{self._url} has no adapter on {', '.join(lacking)}; train on another server")
+        self._measure()
+
+    def save(self, folder: Path) -> None:
+        """Writes ``STATE`` and, where the server lets it be downloaded, the adapter."""
+        name = f"step-{self.steps}-{secrets.token_hex(3)}"
+        state, sampler = self._ask(lambda: self._training.save_state(name).result().path), self._saved_sampler()
+        about = {"state": state, "sampler": sampler, "base_model": self.name, "reduction": self._reduction}
+        write_json(folder / STATE, about)
+        self._adapter(folder, sampler)
+
+    def load(self, folder: Path) -> None:
+        self._restore(_read(folder)["state"], "create_training_client_from_state_with_optimizer")
+
+    def _restore(self, state: str, create: str) -> None:
+        self._training, self._synced = self._ask(lambda: getattr(self._service, create)(state)), None
+
+    def _saved_sampler(self) -> str:
+        """The server's path of the current weights for sampling, saved under a new name."""
+        name = f"sampler-{self.steps}-{secrets.token_hex(3)}"
+        return str(self._ask(lambda: self._training.save_weights_for_sampler(name).result().path))
+
+    def _sampler_of(self, folder: Path | None) -> Any:
+        weights = {"model_path": _read(folder)["sampler"]} if folder else {"base_model": self.name}
+        return self._ask(lambda: self._service.create_sampling_client(**weights))
+
+    def _measure(self) -> None:
+        """Finds out how the server reduces losses, and whether it clips gradients, on an adapter of its own."""
+        given, kept = self.config.loss_reduction, (self._training, self.steps, self.learning_rate, self._trained)
+        row, self._reduction = Completion("", (1, 2, 3), (4, 5, 6), (), "stop"), given or "sum"
+        make = self._service.create_lora_training_client
+        self._training = self._ask(lambda: make(self.name, rank=1, seed=0, train_unembed=False))
+        try:
+            before, up = self.logprobs([row])[0], torch.ones(1, 3)
+            self.step([row], [before], up, learning_rate=1e-2, clip=1e-12)  # moves nothing if it is clipped
+            now = self.logprobs([row])[0]
+            if float((now - before).abs().max()) > 1e-3:
+                self._say(f"{self._url} ignores training.max_grad_norm: gradients are not clipped")
+            if given is None:
+                one, two = (
+                    self.step([row] * k, [now] * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2)
+                )
+                if one is None or two is None:
+                    self._say("the server reports no gradient norm: engine.loss_reduction is taken to be sum")
+                elif two < 1.5 * one:
+                    self._reduction = "mean"
+        finally:
+            self._training, self.steps, self.learning_rate, self._trained = kept
+
+    def _adapter(self, folder: Path, sampler: str) -> dict[str, Any]:
+        """Downloads the adapter of ``sampler`` for PEFT into ``folder``; returns its configuration, {} without one."""
+        run, _, name = sampler.removeprefix("tinker://").partition("/")
+        address = f"{self._url}/api/v1/training_runs/{run}/checkpoints/{name.rpartition('/')[2]}/archive"
+        request = urllib.request.Request(address)
+        request.add_unredirected_header("X-API-Key", self._key)
+        weights, about = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+        try:
+            with tempfile.TemporaryFile() as file:
+                with urllib.request.urlopen(request, timeout=self.config.timeout_s) as reply:
+                    shutil.copyfileobj(reply, file)
+                file.seek(0)
+                with tarfile.open(fileobj=file) as archive:
+                    for member in archive:
+                        if (place := folder / Path(member.name).name) in (weights, about) and member.isfile():
+                            place.write_bytes(archive.extractfile(member).read())  # type: ignore[union-attr]
+            with safe_open(str(weights), "pt") as tensors:
+                found = re.findall(r"(\w+)\.lora_A", " ".join(tensors.keys()))
+            config: dict[str, Any] = json.loads(about.read_text())
+            # SkyRL names no modules, and PEFT would guess, wrongly.
+            config |= {"target_modules": sorted(set(found)), "base_model_name_or_path": self.name}
+            write_json(about, config | {"task_type": "CAUSAL_LM"})
+        except (OSError, tarfile.TarError, ValueError, SafetensorError) as error:
+            for place in (weights, about):
+                place.unlink(missing_ok=True)
+            self._say(f"{self._url} gives back no adapter for PEFT ({error}); its state stays on the server")
+            return {}
+        return config
+
+    # Requests
+
+    @property
+    def _url(self) -> str:
+        return self.config.base_url.rstrip("/")
+
+    def _datum(self, completion: Completion, **values: Sequence[float]) -> Any:
+        """A training row: position i predicts token i + 1; positions of the prompt count nothing."""
+        whole, before = [*completion.prompt_ids, *completion.token_ids], len(completion.prompt_ids) - 1
+        padded = {name: np.array([0.0] * before + list(own), np.float32) for name, own in values.items()}
+        targets = {"target_tokens": np.array(whole[1:], np.int64)}
+        return self._types.Datum(self._types.ModelInput.from_ints(whole[:-1]), loss_fn_inputs={**targets, **padded})
+
+    def _of(self, completion: Completion, found: Sequence[float | None]) -> Tensor:
+        """Log-probs of a completion's tokens, from those of all but the first token of its sequence."""
+        own = np.array(found[len(completion.prompt_ids) - 1 :], float)
+        if len(own) != len(completion.token_ids) or not np.isfinite(own).all():
+            raise ProviderError(f"{self._url} returned no finite log-prob for each token; see the server's log")
+        return torch.from_numpy(own)
+
+    def _ask(self, work: Callable[[], T], *, again: bool = True) -> T:
+        """Result of ``work``, in a thread of its own: the SDK waits without a limit for a server that is gone."""
+        for attempt in range(1 + self.config.max_retries * again):
+            if attempt:
+                time.sleep(min(2.0 ** (attempt - 2), _LONGEST_WAIT_S))
+            self._calls += 1
+            result = Future[T]()
+            threading.Thread(target=_into, args=(result, work), daemon=True).start()
+            try:
+                return result.result(self.config.timeout_s)
+            except Exception as error:  # of many types: the SDK's, its HTTP library's, ValueError, TimeoutError
+                failure = error
+            if isinstance(failure, TimeoutError) or 400 <= (status := getattr(failure, "status_code", 0)) < 500:
+                break
+        what = str(failure) or f"no answer within {self.config.timeout_s:g} s"
+        message = without_key(f"{self._url}: {' '.join(what.split())}", self._key)
+        if not isinstance(failure, TimeoutError) and status in (401, 403):
+            raise ConfigError(f"{message}; check engine.api_key") from failure
+        raise ProviderError(f"{message}; is the server of a version that this SDK can talk to?", "server") from failure
+
+
+def _into(result: "Future[T]", work: Callable[[], T]) -> None:
+    try:
+        result.set_result(work())
+    except BaseException as error:
+        result.set_exception(error)
+
+
+def _read(folder: Path) -> dict[str, str]:
+    """The server's paths in a checkpoint. Raises ``ConfigError`` if another engine wrote it."""
+    if not (found := read_json(folder / STATE)):
+        raise ConfigError(
+            f"{folder} has no {STATE}: a server of the Tinker API starts from its own states, not from an adapter; "
+            "give a checkpoint that generation.engine=tinker wrote, or model.adapter=null"
+        )
+    return found
+
+
+def _weights(completion: Completion) -> list[float]:
+    return [float(sampled) for sampled in completion.sampled]
+
+
+def _tokens(completions: Sequence[Completion]) -> int:
+    return sum(len(c.prompt_ids) + len(c.token_ids) for c in completions)
