@@ -179,7 +179,7 @@ class TinkerPolicy(Encoder):
 
     def step(
         self, completions: Sequence[Completion], current: Sequence[Tensor], advantages: Tensor, *,
-        learning_rate: float, weight_decay: float = 0.0, clip: float | None = None,
+        learning_rate: float, clip: float, weight_decay: float = 0.0,
     ) -> float | None:  # fmt: skip
         """An optimiser step along the gradient of the sum of ``advantages`` [B, T] x log-prob; returns the gradient's
         norm if the server reports it.
@@ -194,10 +194,9 @@ class TinkerPolicy(Encoder):
             if averaged:  # undone: a row's loss is divided by its weights, the sum of rows by their number
                 own = own * completion.written * len(completions)
             data.append(self._datum(completion, logprobs=now.tolist(), advantages=own.tolist(), **averaged))
-        limit = self._training_config.max_grad_norm if clip is None else clip
         adam = self._types.AdamParams(
             learning_rate=learning_rate, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=weight_decay,
-            grad_clip_norm=limit,
+            grad_clip_norm=clip,
         )  # fmt: skip
 
         def both() -> Any:

@@ -51,7 +51,7 @@ class TinkerLearner:
                 self.unsettled = True
                 found = policy.step(
                     completions, current, advantages, learning_rate=config.learning_rate * rise,
-                    weight_decay=config.weight_decay,
+                    clip=config.max_grad_norm, weight_decay=config.weight_decay,
                 )  # fmt: skip
                 norm = 0.0 if found is None else found
             else:
@@ -67,7 +67,8 @@ class TinkerLearner:
         """As ``WarmUp.step``."""
         policy, current = self.optimizer, self.optimizer.logprobs(replies)
         weight = _padded([torch.ones(len(own)) for own in current]) / sum(map(len, current))
-        norm = policy.step(replies, current, weight, learning_rate=rate(self.warm_up, policy.steps), weight_decay=0.01)
+        limit, speed = self.config.max_grad_norm, rate(self.warm_up, policy.steps)
+        norm = policy.step(replies, current, weight, learning_rate=speed, clip=limit, weight_decay=0.01)
         if norm is not None and not math.isfinite(norm):
             raise DataError(f"after step {policy.steps}: the gradient is {norm}; lower warmup.sft_learning_rate")
         return -float(torch.cat(current).mean())
