@@ -16,15 +16,13 @@ from llm_as_judge.policy.thinking import ThinkingEngine
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command
 from llm_as_judge.rl.checkpoint import latest, step_of
-from llm_as_judge.rl.ranks import ALONE, Ranks
+from llm_as_judge.rl.ranks import Ranks
 from llm_as_judge.rl.rollout import Engine
-from llm_as_judge.rl.update import Updater
-from llm_as_judge.rl.warmup import WarmUp
+from llm_as_judge.rl.update import Learner, Updater
 from llm_as_judge.workflow.prompt import Layer1
 
 if TYPE_CHECKING:
     from llm_as_judge.assembly.problems import Problems
-    from llm_as_judge.rl.tinker import TinkerLearner
 
 
 def checkpoint_folder(config: Config) -> Path:
@@ -103,20 +101,14 @@ def _author(policy: Encoder, engine: Engine, prompt: Layer1, config: Config, ada
     return PolicyAuthor(policy, engine, prompt, config, step_of(adapter) if adapter else 0)
 
 
-def make_learner(author: PolicyAuthor, ranks: Ranks = ALONE) -> "Updater | TinkerLearner":
+def make_learner(author: PolicyAuthor, ranks: Ranks) -> Learner:
     if isinstance(author.policy, Policy):
         return Updater(author.policy, author.config.training, ranks)
+    from llm_as_judge.policy.tinker import TinkerPolicy
     from llm_as_judge.rl.tinker import TinkerLearner
 
-    return TinkerLearner(author.policy, author.config.training, author.config.warmup)
-
-
-def make_warm_up(author: PolicyAuthor, ranks: Ranks) -> "WarmUp | TinkerLearner":
-    if isinstance(author.policy, Policy):
-        return WarmUp(author.policy, author.config.warmup, author.config.training, ranks)
-    learner = make_learner(author)
-    assert not isinstance(learner, Updater)
-    return learner
+    assert isinstance(author.policy, TinkerPolicy)
+    return TinkerLearner(author.policy, author.config.training)
 
 
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:

@@ -51,12 +51,13 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     Raises ``ConfigError``, ``DataError``.
     """
     from llm_as_judge.assembly.follow import load_together
-    from llm_as_judge.assembly.policy import checkpoint_folder, make_warm_up
+    from llm_as_judge.assembly.policy import checkpoint_folder, make_learner
     from llm_as_judge.commands.warmup_pairs import Pairs
     from llm_as_judge.config.loading import to_yaml
     from llm_as_judge.evaluation.written import look_at
     from llm_as_judge.rl import checkpoint
     from llm_as_judge.rl.ranks import join
+    from llm_as_judge.rl.warmup import WarmUp
 
     settings = config.warmup
     if config.generation.thinking:
@@ -66,15 +67,16 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     if resume and best is None:
         raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
     with join() as ranks:
-        author = load_together(config, ranks, warm_up=True, progress=progress)
+        author = load_together(config, ranks, progress=progress)
         pairs = Pairs(config, author)
-        loop = make_warm_up(author, ranks)
+        learner = make_learner(author, ranks)
+        loop, optimizer = WarmUp(learner, settings, config.training), learner.optimizer
         if best is not None:
-            checkpoint.load(best, loop.optimizer)
-            loop.optimizer.steps = checkpoint.step_of(best)
+            checkpoint.load(best, optimizer)
+            optimizer.steps = checkpoint.step_of(best)
             for _ in range(loop.steps):
                 pairs.draw()  # skip what these steps learned from
-        loop.optimizer.share()
+        optimizer.share()
         held_out, looks = pairs.held_out(), list[Look]()
 
         def look() -> bool:
@@ -97,7 +99,7 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
             least = min(one.loss for one in looks)
             if enough or looks[-1].loss == least:
                 state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
-                best = checkpoint.save(folder, loop.optimizer, state, config_text=to_yaml(config))
+                best = checkpoint.save(folder, optimizer, state, config_text=to_yaml(config))
             elif looks[-2].loss != least:
                 progress.say("stopped: the held-out loss no longer falls; the checkpoint before is kept")
                 break

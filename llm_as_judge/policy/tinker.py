@@ -8,19 +8,21 @@ chat template and everything around the policy stay here.
 Never sample with an older sampler after a newer one: SkyRL's JAX back end has one place for training and sampling.
 """
 
+import copy
 import json
 import os
 import re
 import secrets
-import shutil
 import tarfile
 import tempfile
 import threading
 import time
 import urllib.request
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -44,6 +46,7 @@ from llm_as_judge.policy.shareable import why_not_positions
 from llm_as_judge.policy.weights import end_ids, load_tokenizer
 from llm_as_judge.types import Completion, OnCompletion
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 #: In a checkpoint: the server's paths of the state and of the sampler's weights.
@@ -66,37 +69,36 @@ class TinkerPolicy(Encoder):
         try:
             import tinker
         except ImportError as error:
-            cure = "python -m pip install 'llm-as-judge[tinker]' (Python 3.11 or later)"
-            raise ConfigError(f"generation.engine=tinker needs the package tinker: {cure}") from error
+            cure = "python -m pip install 'llm-as-judge[tinker]'"
+            raise ConfigError(f"generation.engine=tinker needs Python 3.11 and a package: {cure}") from error
         self.config, self.name, self._say, self._types = config.engine, config.base_model.path, say, tinker.types
-        self._model, self._training_config, path = config.model, config.training, locate_weights(self.name)
+        self._model, self._seed, path = config.model, config.training.seed, locate_weights(self.name)
         with refusing(ConfigError, f"{path} has no tokenizer and config.json", "give a folder or a hub id with both"):
             self.tokenizer, self._sizes = load_tokenizer(path), AutoConfig.from_pretrained(path).get_text_config()
-            ends = GenerationConfig.from_pretrained(path) if Path(path, "generation_config.json").exists() else None
-        self._ends = end_ids(SimpleNamespace(generation_config=ends), self.tokenizer)
-        self._start, self.version, self._prompted, self._written, self._trained = config.model.adapter, 0, 0, 0, 0
-        self.steps, self.learning_rate, self._calls = 0, config.training.learning_rate, 0
-        key = config.engine.api_key
-        self._key = "tml-local" if key == DEFAULT_API_KEY else key
+        self._known = SimpleNamespace(generation_config=None)
+        with suppress(OSError):  # not every model has the file
+            self._known.generation_config = GenerationConfig.from_pretrained(path)
+        self.steps, self.version, self.learning_rate, self._used = 0, 0, config.training.learning_rate, Counter[str]()
+        self._url, self._key = config.engine.base_url.rstrip("/"), config.engine.api_key
+        self._key = "tml-local" if self._key == DEFAULT_API_KEY else self._key
         self._service: Any = self._ask(lambda: tinker.ServiceClient(base_url=self._url, api_key=self._key))
         served = {m.model_name: m for m in self._ask(self._service.get_server_capabilities).supported_models}
         if self.name not in served:  # SkyRL would train the model it has, whatever a request says
             raise ConfigError(f"{self._url} serves {', '.join(map(str, served)) or 'no model'}, not {self.name}")
-        longest = served[self.name].max_context_length
-        if longest and config.longest_episode > longest:
-            raise ConfigError(
-                f"{self._url} takes {longest} tokens, an episode has up to {config.longest_episode}; lower "
-                "training.prompt_max_length or training.response_max_length"
-            )
+        if (longest := served[self.name].max_context_length) and config.longest_episode > longest:
+            longer = f"{self._url} takes {longest} tokens, an episode has up to {config.longest_episode}"
+            raise ConfigError(f"{longer}; lower training.prompt_max_length or training.response_max_length")
         self._training: Any = None
         self._synced: int | None = None
-        self._first = self._sampler = self._sampler_of(adapter or self._start)  # the first is the KL reference
+        start = adapter or config.model.adapter
+        weights = {"model_path": _read(start)["sampler"]} if start else {"base_model": self.name}
+        self._sampler = self._first = self._ask(lambda: self._service.create_sampling_client(**weights))
 
     # Encoder
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        return self._ends
+        return end_ids(self._known, self.tokenizer)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """By the words of the texts, because the API has no hidden states."""
@@ -108,8 +110,9 @@ class TinkerPolicy(Encoder):
 
     def usage(self) -> Mapping[str, Usage]:
         """Tokens that were read (trained ones included) and sampled, and their cost by the configured prices."""
-        cost = self.config.cost(self._prompted, self._written, self._trained)
-        return {"policy": Usage(self._calls, self._prompted + self._trained, self._written, cost)}
+        read, written, trained = (self._used[kind] for kind in ("read", "written", "trained"))
+        cost = self.config.cost(read, written, trained)
+        return {"policy": Usage(self._used["requests"], read + trained, written, cost)}
 
     # Engine
 
@@ -135,47 +138,43 @@ class TinkerPolicy(Encoder):
         def one(place: int) -> list[Completion]:
             # A server gives sample k of a request the noise of seed + k: consecutive seeds would share it.
             params = types.SamplingParams(
-                max_tokens=max_new_tokens, seed=derived_seed(seed, place), stop=sorted(self._ends),
+                max_tokens=max_new_tokens, seed=derived_seed(seed, place), stop=sorted(self.eos_token_ids),
                 temperature=sampling.temperature, top_p=sampling.top_p, top_k=sampling.top_k or -1,
             )  # fmt: skip
             prompt = list(prompts[place])
             reply = self._ask(lambda: sampler.sample(types.ModelInput.from_ints(prompt), n, params).result())
-            rows = [(list(s.tokens), list(s.logprobs or ()), s.stop_reason) for s in reply.sequences]
-            for tokens, logprobs, _ in rows:
-                if not tokens or len(tokens) != len(logprobs) or not np.isfinite(logprobs).all():
-                    raise ProviderError(f"{self._url} returned tokens without finite log-probs; see the server's log")
-            if len(rows) != n:
-                raise ProviderError(f"{self._url} returned {len(rows)} completions instead of {n}")
-            self._prompted += len(prompt)
-            self._written += sum(len(tokens) for tokens, *_ in rows)
-            made = [
-                completion_of(self.tokenizer, prompt, tokens, logprobs, reason == "stop", self.version)
-                for tokens, logprobs, reason in rows
-            ]
-            for member, completion in enumerate(made if on_completion else ()):
-                on_completion(place, member, completion)  # type: ignore[misc]
+            made = []
+            for s in reply.sequences:
+                tokens, logprobs = list(s.tokens), self._finite(s.logprobs or (), len(s.tokens)).tolist()
+                made += [completion_of(self.tokenizer, prompt, tokens, logprobs, s.stop_reason == "stop", self.version)]
+            if len(made) != n:
+                raise ProviderError(f"{self._url} returned {len(made)} completions instead of {n}")
+            for member, completion in enumerate(made):
+                if on_completion is not None:
+                    on_completion(place, member, completion)
             return made
 
-        with ThreadPoolExecutor(self.config.concurrency) as threads:
-            return list(threads.map(one, range(len(prompts))))
+        groups = self._together(one, range(len(prompts)))
+        self._used["read"] += sum(map(len, prompts))
+        self._used["written"] += sum(len(c.token_ids) for group in groups for c in group)
+        return groups
 
     # Training
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
         """Log-probs [T] of the completions' tokens by the weights that are trained."""
-        data = [self._datum(c, weights=_weights(c)) for c in completions]
+        data = [self._datum(c, weights=c.sampled) for c in completions]
         found = self._ask(lambda: self._training.forward(data, "cross_entropy").result()).loss_fn_outputs
-        self._prompted += _tokens(completions)
-        return [self._of(c, out["logprobs"].tolist()) for c, out in zip(completions, found, strict=True)]
+        return [self._scored(c, out["logprobs"].tolist()) for c, out in zip(completions, found, strict=True)]
 
     def reference(self, completions: Sequence[Completion]) -> list[Tensor]:
         """Log-probs [T] by the model that the training started from."""
-        whole = [self._types.ModelInput.from_ints([*c.prompt_ids, *c.token_ids]) for c in completions]
-        with ThreadPoolExecutor(self.config.concurrency) as threads:
-            ask = lambda ids: self._ask(lambda: self._first.compute_logprobs(ids).result())[1:]  # noqa: E731
-            found = list(threads.map(ask, whole))
-        self._prompted += _tokens(completions)
-        return [self._of(c, own) for c, own in zip(completions, found, strict=True)]
+
+        def one(completion: Completion) -> list[float]:
+            ids = self._types.ModelInput.from_ints([*completion.prompt_ids, *completion.token_ids])
+            return list(self._ask(lambda: self._first.compute_logprobs(ids).result()))[1:]
+
+        return [self._scored(*scored) for scored in zip(completions, self._together(one, completions), strict=True)]
 
     def step(
         self, completions: Sequence[Completion], current: Sequence[Tensor], advantages: Tensor, *,
@@ -189,15 +188,13 @@ class TinkerPolicy(Encoder):
         """
         data = []
         for completion, now, own in zip(completions, current, advantages, strict=True):
-            own = own[: len(now)]
-            averaged = {"weights": _weights(completion)} if self._reduction == "mean" else {}
-            if averaged:  # undone: a row's loss is divided by its weights, the sum of rows by their number
-                own = own * completion.written * len(completions)
-            data.append(self._datum(completion, logprobs=now.tolist(), advantages=own.tolist(), **averaged))
+            more = {}
+            if self._reduction == "mean":  # undone: a row's loss is divided by its weights, their sum by the rows
+                own, more = own * completion.written * len(completions), {"weights": completion.sampled}
+            data.append(self._datum(completion, logprobs=now.tolist(), advantages=own[: len(now)].tolist(), **more))
         adam = self._types.AdamParams(
-            learning_rate=learning_rate, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=weight_decay,
-            grad_clip_norm=clip,
-        )  # fmt: skip
+            learning_rate=learning_rate, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=weight_decay, grad_clip_norm=clip
+        )
 
         def both() -> Any:
             backward = self._training.forward_backward(data, "importance_sampling")
@@ -206,7 +203,7 @@ class TinkerPolicy(Encoder):
             return step.result()
 
         metrics = self._ask(both, again=False).metrics or {}
-        self._trained += _tokens(completions)
+        self._used["trained"] += sum(len(c.prompt_ids) + len(c.token_ids) for c in completions)
         self.steps, self.learning_rate = self.steps + 1, learning_rate
         return next((float(value) for name, value in metrics.items() if "grad_norm" in name), None)
 
@@ -214,21 +211,17 @@ class TinkerPolicy(Encoder):
 
     def share(self) -> None:
         """Begins the training, unless ``load`` has, and checks what the server makes of it."""
-        if self._training is None:
-            lora = {"rank": self._model.lora_rank, "seed": self._training_config.seed, "train_unembed": False}
-            if self._start:
-                self._restore(_read(self._start)["state"], "create_training_client_from_state")
-            else:
-                make = self._service.create_lora_training_client
-                self._training = self._ask(lambda: make(self.name, **lora))
+        if self._training is None and (start := self._model.adapter):
+            state = _read(start)["state"]
+            self._training = self._ask(lambda: self._service.create_training_client_from_state(state))
+        elif self._training is None:
+            self._training = self._new(self._model.lora_rank, self._seed)
         with tempfile.TemporaryDirectory() as folder:
             found = self._adapter(Path(folder), self._saved_sampler())
-        alpha = found.get("lora_alpha", _ALPHA) if found else _ALPHA
-        if alpha != self._model.lora_alpha:
-            raise ConfigError(
-                f"model.lora_alpha={self._model.lora_alpha:g}, but {self._url} scales adapters by {alpha:g}; set it so"
-            )
-        if lacking := sorted(_MODULES - set(found["target_modules"])) if found else []:
+        if (alpha := found.get("lora_alpha", _ALPHA)) != self._model.lora_alpha:
+            own = f"model.lora_alpha={self._model.lora_alpha:g}"
+            raise ConfigError(f"{own}, but {self._url} scales adapters by {alpha:g}; set it so")
+        if lacking := sorted(_MODULES - set(found.get("target_modules", _MODULES))):
             raise ConfigError(f"{self._url} has no adapter on {', '.join(lacking)}; train on another server")
         self._measure()
 
@@ -241,42 +234,34 @@ class TinkerPolicy(Encoder):
         self._adapter(folder, sampler)
 
     def load(self, folder: Path) -> None:
-        self._restore(_read(folder)["state"], "create_training_client_from_state_with_optimizer")
+        state, create = _read(folder)["state"], self._service.create_training_client_from_state_with_optimizer
+        self._training, self._synced = self._ask(lambda: create(state)), None
 
-    def _restore(self, state: str, create: str) -> None:
-        self._training, self._synced = self._ask(lambda: getattr(self._service, create)(state)), None
+    def _new(self, rank: int, seed: int) -> Any:
+        make = self._service.create_lora_training_client
+        return self._ask(lambda: make(self.name, rank=rank, seed=seed, train_unembed=False))
 
     def _saved_sampler(self) -> str:
         """The server's path of the current weights for sampling, saved under a new name."""
         name = f"sampler-{self.steps}-{secrets.token_hex(3)}"
         return str(self._ask(lambda: self._training.save_weights_for_sampler(name).result().path))
 
-    def _sampler_of(self, folder: Path | None) -> Any:
-        weights = {"model_path": _read(folder)["sampler"]} if folder else {"base_model": self.name}
-        return self._ask(lambda: self._service.create_sampling_client(**weights))
-
     def _measure(self) -> None:
         """Finds out how the server reduces losses, and whether it clips gradients, on an adapter of its own."""
-        given, kept = self.config.loss_reduction, (self._training, self.steps, self.learning_rate, self._trained)
-        row, self._reduction = Completion("", (1, 2, 3), (4, 5, 6), (), "stop"), given or "sum"
-        make = self._service.create_lora_training_client
-        self._training = self._ask(lambda: make(self.name, rank=1, seed=0, train_unembed=False))
-        try:
-            before, up = self.logprobs([row])[0], torch.ones(1, 3)
-            self.step([row], [before], up, learning_rate=1e-2, clip=1e-12)  # moves nothing if it is clipped
-            now = self.logprobs([row])[0]
-            if float((now - before).abs().max()) > 1e-3:
-                self._say(f"{self._url} ignores training.max_grad_norm: gradients are not clipped")
-            if given is None:
-                one, two = (
-                    self.step([row] * k, [now] * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2)
-                )
-                if one is None or two is None:
-                    self._say("the server reports no gradient norm: engine.loss_reduction is taken to be sum")
-                elif two < 1.5 * one:
-                    self._reduction = "mean"
-        finally:
-            self._training, self.steps, self.learning_rate, self._trained = kept
+        self._reduction = self.config.loss_reduction or "sum"
+        probe, row, up = copy.copy(self), Completion("", (1, 2, 3), (4, 5, 6), (), "stop"), torch.ones(1, 3)
+        probe._training = self._new(1, 0)
+        before = probe.logprobs([row])
+        probe.step([row], before, up, learning_rate=1e-2, clip=1e-12)  # moves nothing if it is clipped
+        now = probe.logprobs([row])
+        if float((now[0] - before[0]).abs().max()) > 1e-3:
+            self._say(f"{self._url} ignores training.max_grad_norm: gradients are not clipped")
+        if self.config.loss_reduction is None:
+            one, two = (probe.step([row] * k, now * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2))
+            if one is None or two is None:
+                self._say("the server reports no gradient norm: engine.loss_reduction is taken to be sum")
+            elif two < 1.5 * one:
+                self._reduction = "mean"
 
     def _adapter(self, folder: Path, sampler: str) -> dict[str, Any]:
         """Downloads the adapter of ``sampler`` for PEFT into ``folder``; returns its configuration, {} without one."""
@@ -286,20 +271,20 @@ class TinkerPolicy(Encoder):
         request.add_unredirected_header("X-API-Key", self._key)
         weights, about = folder / "adapter_model.safetensors", folder / "adapter_config.json"
         try:
-            with tempfile.TemporaryFile() as file:
-                with urllib.request.urlopen(request, timeout=self.config.timeout_s) as reply:
-                    shutil.copyfileobj(reply, file)
-                file.seek(0)
-                with tarfile.open(fileobj=file) as archive:
-                    for member in archive:
-                        if (place := folder / Path(member.name).name) in (weights, about) and member.isfile():
-                            place.write_bytes(archive.extractfile(member).read())  # type: ignore[union-attr]
+            with (
+                urllib.request.urlopen(request, timeout=self.config.timeout_s) as reply,
+                tarfile.open(fileobj=reply, mode="r|*") as archive,
+            ):
+                for member in archive:
+                    place = folder / Path(member.name).name
+                    if place in (weights, about) and (file := archive.extractfile(member)):
+                        place.write_bytes(file.read())
             with safe_open(str(weights), "pt") as tensors:
                 found = re.findall(r"(\w+)\.lora_A", " ".join(tensors.keys()))
-            config: dict[str, Any] = json.loads(about.read_text())
             # SkyRL names no modules, and PEFT would guess, wrongly.
-            config |= {"target_modules": sorted(set(found)), "base_model_name_or_path": self.name}
-            write_json(about, config | {"task_type": "CAUSAL_LM"})
+            own = {"target_modules": sorted(set(found)), "base_model_name_or_path": self.name, "task_type": "CAUSAL_LM"}
+            config: dict[str, Any] = {**json.loads(about.read_text()), **own}
+            write_json(about, config)
         except (OSError, tarfile.TarError, ValueError, SafetensorError) as error:
             for place in (weights, about):
                 place.unlink(missing_ok=True)
@@ -309,10 +294,6 @@ class TinkerPolicy(Encoder):
 
     # Requests
 
-    @property
-    def _url(self) -> str:
-        return self.config.base_url.rstrip("/")
-
     def _datum(self, completion: Completion, **values: Sequence[float]) -> Any:
         """A training row: position i predicts token i + 1; positions of the prompt count nothing."""
         whole, before = [*completion.prompt_ids, *completion.token_ids], len(completion.prompt_ids) - 1
@@ -320,30 +301,38 @@ class TinkerPolicy(Encoder):
         targets = {"target_tokens": np.array(whole[1:], np.int64)}
         return self._types.Datum(self._types.ModelInput.from_ints(whole[:-1]), loss_fn_inputs={**targets, **padded})
 
-    def _of(self, completion: Completion, found: Sequence[float | None]) -> Tensor:
+    def _scored(self, completion: Completion, found: Sequence[float]) -> Tensor:
         """Log-probs of a completion's tokens, from those of all but the first token of its sequence."""
-        own = np.array(found[len(completion.prompt_ids) - 1 :], float)
-        if len(own) != len(completion.token_ids) or not np.isfinite(own).all():
+        self._used["read"] += len(found) + 1
+        own = found[len(completion.prompt_ids) - 1 :]
+        return torch.from_numpy(self._finite(own, len(completion.token_ids)))
+
+    def _finite(self, logprobs: Sequence[float], tokens: int) -> Any:
+        found = np.array(logprobs, float)
+        if not tokens or len(found) != tokens or not np.isfinite(found).all():
             raise ProviderError(f"{self._url} returned no finite log-prob for each token; see the server's log")
-        return torch.from_numpy(own)
+        return found
+
+    def _together(self, ask: Callable[[S], T], asked: Iterable[S]) -> list[T]:
+        with ThreadPoolExecutor(self.config.concurrency) as threads:
+            return list(threads.map(ask, asked))
 
     def _ask(self, work: Callable[[], T], *, again: bool = True) -> T:
         """Result of ``work``, in a thread of its own: the SDK waits without a limit for a server that is gone."""
         for attempt in range(1 + self.config.max_retries * again):
-            if attempt:
-                time.sleep(min(2.0 ** (attempt - 2), _LONGEST_WAIT_S))
-            self._calls += 1
+            time.sleep(min(2.0 ** (attempt - 2), _LONGEST_WAIT_S) if attempt else 0)
+            self._used["requests"] += 1
             result = Future[T]()
             threading.Thread(target=_into, args=(result, work), daemon=True).start()
             try:
                 return result.result(self.config.timeout_s)
             except Exception as error:  # of many types: the SDK's, its HTTP library's, ValueError, TimeoutError
-                failure = error
-            if isinstance(failure, TimeoutError) or 400 <= (status := getattr(failure, "status_code", 0)) < 500:
+                failure, status = error, getattr(error, "status_code", 0)
+            if isinstance(failure, TimeoutError) or 400 <= status < 500:
                 break
-        what = str(failure) or f"no answer within {self.config.timeout_s:g} s"
-        message = without_key(f"{self._url}: {' '.join(what.split())}", self._key)
-        if not isinstance(failure, TimeoutError) and status in (401, 403):
+        what = " ".join(str(failure).split()) or f"no answer within {self.config.timeout_s:g} s"
+        message = without_key(f"{self._url}: {what}", self._key)
+        if status in (401, 403):
             raise ConfigError(f"{message}; check engine.api_key") from failure
         raise ProviderError(f"{message}; is the server of a version that this SDK can talk to?", "server") from failure
 
@@ -363,11 +352,3 @@ def _read(folder: Path) -> dict[str, str]:
             "give a checkpoint that generation.engine=tinker wrote, or model.adapter=null"
         )
     return found
-
-
-def _weights(completion: Completion) -> list[float]:
-    return [float(sampled) for sampled in completion.sampled]
-
-
-def _tokens(completions: Sequence[Completion]) -> int:
-    return sum(len(c.prompt_ids) + len(c.token_ids) for c in completions)

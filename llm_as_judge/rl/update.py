@@ -19,7 +19,7 @@ from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import LLMAsJudgeError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
@@ -76,6 +76,12 @@ class Learner(Protocol):
         Raises ``TrainingStopped`` if the gradient is not finite.
         """
 
+    def fit(self, batch: "Batch", sampling: Sampling, version: int) -> UpdateReport:
+        """An update on other rows, by their own settings."""
+
+    def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
+        """Log-probs [T] of the completions' tokens by the current weights."""
+
 
 class SharedAdamW(torch.optim.AdamW):
     """AdamW with equal steps on all ranks, an ``Optimizer``. Rank 0 calls ``share``, then sends work through ``ranks``;
@@ -101,16 +107,16 @@ class SharedAdamW(torch.optim.AdamW):
         self.policy.load_adapter(folder)
         self.load_state_dict(moments)
 
-    def clipped_step(self, learning_rate: float, max_norm: float) -> float:
+    def clipped_step(self, config: TrainingConfig, rise: float) -> float:
         """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
 
         If the norm is not finite, no step is taken.
         """
         add_up_gradients(self.ranks, self.weights)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.weights, max_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.weights, config.max_grad_norm))
         if math.isfinite(norm):
             for group in self.param_groups:
-                group["lr"] = learning_rate
+                group |= {"lr": config.learning_rate * rise, "weight_decay": config.weight_decay}
             self.step()
             self.steps += 1
         self.zero_grad(set_to_none=True)
@@ -205,13 +211,14 @@ class Updater:
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
 
     def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
-        """As ``Learner.update``: every rank computes the gradient of its share, the gradients are summed, and all ranks
-        take the same step.
+        return self.fit(Batch.of(groups, version, self.config), sampling, version)
+
+    def fit(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
+        """Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
 
         Raises ``ConfigError`` if the first batch cannot be scored exactly, ``RankFailed`` or ``RankLost`` for another
         rank.
         """
-        batch = Batch.of(groups, version, self.config)
         if not batch.rows:
             return UpdateReport()
         shares = spread([row.completion for row in batch.rows], self.ranks.size)
@@ -219,6 +226,10 @@ class Updater:
         work = _Work(divided, batch.normaliser, sampling, version, batch.config)
         self.ranks.tell(work)
         return self._update(work)
+
+    def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
+        layout, budget = self.checked_layout(completions, PLAIN), self.config.micro_batch_tokens
+        return self.policy.known_logprobs(completions, PLAIN, layout, budget)
 
     def follow(self) -> None:
         """Takes part in the updates of rank 0 until the end of the run. Raises what ``update`` raises."""
@@ -228,7 +239,7 @@ class Updater:
         """The optimiser epochs, on every rank."""
         config, rows = work.config, work.shares[self.ranks.rank]
         with self.ranks.together():
-            layout = self._prepare(rows, work.sampling)
+            layout = self._prepare(rows, work)
         sums, loss, norm = torch.zeros(len(LossOutputs._fields), dtype=torch.float64), 0.0, 0.0
         for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
@@ -240,26 +251,26 @@ class Updater:
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
             rise = min(1.0, (self.optimizer.steps + 1) / max(1, config.warmup_steps))  # linear, then constant
-            norm = self.optimizer.clipped_step(config.learning_rate * rise, config.max_grad_norm)
+            norm = self.optimizer.clipped_step(config, rise)
             if not math.isfinite(norm):
+                what = f"step {work.version + 1}: gradient norm is {norm}"
                 raise TrainingStopped(
-                    f"step {work.version + 1}: gradient norm is {norm}; lower training.learning_rate "
-                    f"({config.learning_rate}) or use model.dtype=float32"
+                    f"{what}; lower the learning rate ({config.learning_rate}) or use model.dtype=float32"
                 )
         self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
         _, tokens, *totals = sums.tolist()
         kl, entropy, clipped, corrected = (total / tokens for total in totals)
         return UpdateReport(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
 
-    def _prepare(self, rows: Sequence[Row], sampling: Sampling) -> Layout:
+    def _prepare(self, rows: Sequence[Row], work: _Work) -> Layout:
         """Chooses the layout of this rank's share and scores it under the KL reference."""
         if not rows:
             return "padded"
         completions = [row.completion for row in rows]
-        layout = self.checked_layout(completions, sampling)
-        if self.config.beta:
+        layout = self.checked_layout(completions, work.sampling)
+        if work.config.beta:
             budget = self.config.micro_batch_tokens
-            references = self.policy.known_logprobs(completions, sampling, layout, budget, reference=True)
+            references = self.policy.known_logprobs(completions, work.sampling, layout, budget, reference=True)
             for row, reference in zip(rows, references, strict=True):
                 row.reference = reference
         return layout

@@ -112,14 +112,18 @@ def warmed(ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
     policy.model.to(torch.float64 if device == "cpu" else torch.float32)
     if ranks.rank:
         policy.trainable_parameters()[0].data.fill_(7.0)
-    loop = WarmUp(policy, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig(), ranks)
+    learner = Updater(policy, TrainingConfig(), ranks)
+    loop = WarmUp(learner, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig())
     replies = random_completions(prompts=3, group=3, seed=5)
     losses: list[float] = []
     if ranks.rank:
-        loop.follow()
+        learner.follow()
     else:
-        loop.optimizer.share()
-        losses = [loop.step(replies), loop.step(replies[:5]), loop.step(replies[:1]), loop.loss(replies)]
+        learner.optimizer.share()
+        for learned in (replies, replies[:5], replies[:1]):
+            losses.append(loop.loss(replies))
+            loop.step(learned)
+        losses.append(loop.loss(replies))
         ranks.tell(None)
     return {"weights": [p.detach().cpu() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
 
