@@ -83,7 +83,7 @@ class HostedModels:
             tokenizer, base = load_model(locate_weights(name), config.model.dtype, f"executor or judge model {name!r}")
             base = base.to(device=device, dtype=resolve_dtype(config.model.dtype, device, base.num_parameters()))
             base.requires_grad_(False)
-            frozen = FrozenModel(base, tokenizer, end_ids(base, tokenizer), PackedLinears(base))
+            frozen = FrozenModel(base, tokenizer, end_ids(base.generation_config, tokenizer), PackedLinears(base))
         if not getattr(frozen.tokenizer, "chat_template", None):
             raise ConfigError(f"model {name!r} has no chat template; choose an instruction-tuned model")
         return Answerer(frozen, rows, context)

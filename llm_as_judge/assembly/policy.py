@@ -108,7 +108,7 @@ def make_learner(author: PolicyAuthor, ranks: Ranks) -> Learner:
     from llm_as_judge.rl.tinker import TinkerLearner
 
     assert isinstance(author.policy, TinkerPolicy)
-    return TinkerLearner(author.policy, author.config.training)
+    return TinkerLearner(author.policy)
 
 
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:

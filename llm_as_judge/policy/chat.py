@@ -5,6 +5,7 @@ prepended to the next message.
 """
 
 import functools
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from llm_as_judge.types import Completion, Prompt
 Messages = list[dict[str, str]]
 #: Tokens that a user turn leaves to the template and the head of the reply.
 _TEMPLATE = 128
+_DIMENSIONS = 512  # of vectors of texts
 THOUGHTS_END = "</think>"
 
 
@@ -68,7 +70,12 @@ class Encoder(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors [N, dimensions]."""
+        """Unit vectors [N, dimensions]; here by the words of the texts, for policies without hidden states."""
+        vectors = np.zeros((len(texts), _DIMENSIONS), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in text.lower().split() or [""]:
+                vector[zlib.crc32(word.encode()) % _DIMENSIONS] += 1
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
     def trainable_parameters(self) -> Sequence[Any]:
         return ()  # not in this process

@@ -130,7 +130,7 @@ class Policy(Encoder):
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        return end_ids(self.base, self.tokenizer)
+        return end_ids(self.base.generation_config, self.tokenizer)
 
     def trainable_parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]

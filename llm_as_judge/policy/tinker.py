@@ -2,8 +2,7 @@
 
 One object is engine, encoder and optimiser, because one server owns all three; ``rl.tinker`` computes what it learns.
 Servers differ silently, so what can be measured is measured before the first step: whether losses are summed or
-averaged, whether gradients are clipped, the adapter's scale and its modules. Needs the extra ``tinker``; token ids,
-chat template and everything around the policy stay here.
+averaged, whether gradients are clipped, the adapter's scale and its modules. Needs the extra ``tinker``.
 
 Never sample with an older sampler after a newer one: SkyRL's JAX back end has one place for training and sampling.
 """
@@ -18,18 +17,15 @@ import tempfile
 import threading
 import time
 import urllib.request
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import AutoConfig, GenerationConfig
@@ -53,8 +49,6 @@ T = TypeVar("T")
 STATE = "tinker.json"
 _MODULES = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 _ALPHA = 32.0  # of Thinking Machines and SkyRL
-_DIMENSIONS = 512  # of vectors of texts
-_LONGEST_WAIT_S = 8.0
 
 
 class TinkerPolicy(Encoder):
@@ -75,9 +69,9 @@ class TinkerPolicy(Encoder):
         self._model, self._seed, path = config.model, config.training.seed, locate_weights(self.name)
         with refusing(ConfigError, f"{path} has no tokenizer and config.json", "give a folder or a hub id with both"):
             self.tokenizer, self._sizes = load_tokenizer(path), AutoConfig.from_pretrained(path).get_text_config()
-        self._known = SimpleNamespace(generation_config=None)
+        self._generation: Any = None
         with suppress(OSError):  # not every model has the file
-            self._known.generation_config = GenerationConfig.from_pretrained(path)
+            self._generation = GenerationConfig.from_pretrained(path)
         self.steps, self.version, self.learning_rate, self._used = 0, 0, config.training.learning_rate, Counter[str]()
         self._url, self._key = config.engine.base_url.rstrip("/"), config.engine.api_key
         self._key = "tml-local" if self._key == DEFAULT_API_KEY else self._key
@@ -94,27 +88,15 @@ class TinkerPolicy(Encoder):
         weights = {"model_path": _read(start)["sampler"]} if start else {"base_model": self.name}
         self._sampler = self._first = self._ask(lambda: self._service.create_sampling_client(**weights))
 
-    # Encoder
-
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        return end_ids(self._known, self.tokenizer)
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """By the words of the texts, because the API has no hidden states."""
-        vectors = np.zeros((len(texts), _DIMENSIONS), np.float32)
-        for vector, text in zip(vectors, texts, strict=True):
-            for word in text.lower().split() or [""]:
-                vector[zlib.crc32(word.encode()) % _DIMENSIONS] += 1
-        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        return end_ids(self._generation, self.tokenizer)
 
     def usage(self) -> Mapping[str, Usage]:
         """Tokens that were read (trained ones included) and sampled, and their cost by the configured prices."""
         read, written, trained = (self._used[kind] for kind in ("read", "written", "trained"))
         cost = self.config.cost(read, written, trained)
         return {"policy": Usage(self._used["requests"], read + trained, written, cost)}
-
-    # Engine
 
     def sync(self, policy: object, version: int) -> None:
         """Gives the sampler the current weights, if they are trained."""
@@ -130,8 +112,7 @@ class TinkerPolicy(Encoder):
 
         Log-probs are those of the plain distribution, also at other temperatures.
         """
-        longest = max(map(len, prompts), default=0) + max_new_tokens
-        if reason := why_not_positions(self._sizes, longest):
+        if reason := why_not_positions(self._sizes, max(map(len, prompts), default=0) + max_new_tokens):
             raise ConfigError(f"{reason}; lower training.prompt_max_length or training.response_max_length")
         sampler, types = self._sampler, self._types
 
@@ -149,17 +130,14 @@ class TinkerPolicy(Encoder):
                 made += [completion_of(self.tokenizer, prompt, tokens, logprobs, s.stop_reason == "stop", self.version)]
             if len(made) != n:
                 raise ProviderError(f"{self._url} returned {len(made)} completions instead of {n}")
-            for member, completion in enumerate(made):
-                if on_completion is not None:
-                    on_completion(place, member, completion)
+            for member, completion in enumerate(made if on_completion else ()):
+                on_completion(place, member, completion)  # type: ignore[misc]
             return made
 
         groups = self._together(one, range(len(prompts)))
         self._used["read"] += sum(map(len, prompts))
         self._used["written"] += sum(len(c.token_ids) for group in groups for c in group)
         return groups
-
-    # Training
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
         """Log-probs [T] of the completions' tokens by the weights that are trained."""
@@ -206,8 +184,6 @@ class TinkerPolicy(Encoder):
         self._used["trained"] += sum(len(c.prompt_ids) + len(c.token_ids) for c in completions)
         self.steps, self.learning_rate = self.steps + 1, learning_rate
         return next((float(value) for name, value in metrics.items() if "grad_norm" in name), None)
-
-    # Optimizer
 
     def share(self) -> None:
         """Begins the training, unless ``load`` has, and checks what the server makes of it."""
@@ -292,8 +268,6 @@ class TinkerPolicy(Encoder):
             return {}
         return config
 
-    # Requests
-
     def _datum(self, completion: Completion, **values: Sequence[float]) -> Any:
         """A training row: position i predicts token i + 1; positions of the prompt count nothing."""
         whole, before = [*completion.prompt_ids, *completion.token_ids], len(completion.prompt_ids) - 1
@@ -320,7 +294,7 @@ class TinkerPolicy(Encoder):
     def _ask(self, work: Callable[[], T], *, again: bool = True) -> T:
         """Result of ``work``, in a thread of its own: the SDK waits without a limit for a server that is gone."""
         for attempt in range(1 + self.config.max_retries * again):
-            time.sleep(min(2.0 ** (attempt - 2), _LONGEST_WAIT_S) if attempt else 0)
+            time.sleep(min(2.0 ** (attempt - 2), 8.0) if attempt else 0)
             self._used["requests"] += 1
             result = Future[T]()
             threading.Thread(target=_into, args=(result, work), daemon=True).start()

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.tinker import TinkerPolicy
-from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import folded
 from llm_as_judge.rl.update import Batch, TrainingStopped, UpdateReport, inputs_of
 from llm_as_judge.types import Completion
@@ -23,14 +21,11 @@ from llm_as_judge.types import Completion
 class TinkerLearner:
     """A ``Learner``; its reports have no entropy, and a gradient norm only if the server reports one."""
 
-    def __init__(self, policy: TinkerPolicy, config: TrainingConfig) -> None:
-        self.optimizer, self.config, self.unsettled = policy, config, False
+    def __init__(self, policy: TinkerPolicy) -> None:
+        self.optimizer, self.unsettled = policy, False
 
-    def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
-        return self.fit(Batch.of(groups, version, self.config), sampling, version)
-
-    def fit(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
-        """As ``Learner.fit``; also raises ``ProviderError``."""
+    def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
+        """As ``Learner.update``; also raises ``ProviderError``."""
         policy, config, completions = self.optimizer, batch.config, [row.completion for row in batch.rows]
         sums, loss, norm = [0.0] * 4, 0.0, None
         if not completions:

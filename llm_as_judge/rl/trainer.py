@@ -21,7 +21,7 @@ from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.pipeline import Pipeline, TrainerParts, seed_of
 from llm_as_judge.rl.report import Meter, Timer, log_step, step_report
 from llm_as_judge.rl.stops import Stops
-from llm_as_judge.rl.update import TrainingStopped
+from llm_as_judge.rl.update import Batch, TrainingStopped
 from llm_as_judge.types import Group
 
 logger = logging.getLogger(__name__)
@@ -104,7 +104,8 @@ class Trainer:
                 # Replaced groups do not count in the loss: those with contrast are preferred, in their order.
                 preferred = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))
                 chosen = sorted(preferred[: config.rollout_batch_size])
-                update = self.learner.update([credited[i] for i in chosen], parts.sampling, version)
+                batch = Batch.of([credited[i] for i in chosen], version, config)
+                update = self.learner.update(batch, parts.sampling, version)
             self.step += 1
             parts.buffer.update(groups, self.step)
             report = step_report(

@@ -70,14 +70,11 @@ class Learner(Protocol):
     @property
     def optimizer(self) -> Optimizer: ...
 
-    def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
-        """Trains on ``groups``, sampled from the distribution ``sampling``; ``version`` is that of the current weights.
+    def update(self, batch: "Batch", sampling: Sampling, version: int) -> UpdateReport:
+        """Trains on rows that were sampled from ``sampling``; ``version`` is that of the current weights.
 
         Raises ``TrainingStopped`` if the gradient is not finite.
         """
-
-    def fit(self, batch: "Batch", sampling: Sampling, version: int) -> UpdateReport:
-        """An update on other rows, by their own settings."""
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
         """Log-probs [T] of the completions' tokens by the current weights."""
@@ -166,26 +163,22 @@ class Batch:
         sampling log-probs, unless ``stale_policy`` corrects them by truncated importance weights.
         """
         rows = [
-            Row(rollout.completion, advantage, _stale(rollout.completion, version))
-            for credited in groups
-            for rollout, reward, advantage in zip(
-                credited.group.rollouts, credited.rewards, credited.advantages, strict=True
-            )
+            Row(one.completion, advantage, None)
+            for group in groups
+            for one, reward, advantage in zip(group.group.rollouts, group.rewards, group.advantages, strict=True)
             if not math.isnan(reward)
         ]
         unit = config.importance_sampling.partition("_")[0]
-        if config.stale_policy == "truncate" and unit != "off" and any(row.old is not None for row in rows):
+        stale = [row for row in rows if row.completion.policy_version != version]
+        if stale and config.stale_policy == "truncate" and unit != "off":
             # With masking, most tokens that have become likelier since would teach nothing.
             config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
-            for row in rows:
-                row.old = None
+        else:
+            for row in stale:
+                row.old = torch.tensor(row.completion.logprobs)
         normaliser = Normaliser(len(rows), sum(row.completion.written for row in rows))
         # Without a KL term, a rollout with advantage 0 has no gradient: it counts in the normaliser only.
         return cls(rows if config.beta else [row for row in rows if row.advantage], normaliser, config)
-
-
-def _stale(completion: Completion, version: int) -> Tensor | None:
-    return torch.tensor(completion.logprobs) if completion.policy_version != version else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,10 +203,7 @@ class Updater:
         self.optimizer = SharedAdamW(policy, ranks, config.learning_rate, config.weight_decay)
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
 
-    def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
-        return self.fit(Batch.of(groups, version, self.config), sampling, version)
-
-    def fit(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
+    def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
         """Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
 
         Raises ``ConfigError`` if the first batch cannot be scored exactly, ``RankFailed`` or ``RankLost`` for another

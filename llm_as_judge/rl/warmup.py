@@ -34,7 +34,7 @@ class WarmUp:
         rows = [Row(reply, 1.0, None) for reply in replies]
         settings = self._training.model_copy(update={"learning_rate": self.learning_rate})
         normaliser = Normaliser(len(rows), sum(reply.written for reply in replies))
-        self.learner.fit(Batch(rows, normaliser, settings), PLAIN, self.steps)
+        self.learner.update(Batch(rows, normaliser, settings), PLAIN, self.steps)
 
     def loss(self, replies: Sequence[Completion]) -> float:
         """Mean loss of ``replies`` in nats per token, without learning."""

@@ -17,7 +17,7 @@ from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.ranks import RankFailed, Ranks, Team, join
-from llm_as_judge.rl.update import Updater, UpdateReport
+from llm_as_judge.rl.update import Batch, Updater, UpdateReport
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
@@ -62,7 +62,7 @@ def update(
         return step(*arguments, **named)
 
     updater.optimizer.step = watch  # type: ignore[method-assign]
-    report = updater.update([credited(completions, order)], Sampling(), 0)
+    report = updater.update(Batch.of([credited(completions, order)], 0, updater.config), Sampling(), 0)
     return report, seen[-1]
 
 
@@ -94,7 +94,8 @@ def several(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> dict[str, 
         updater.optimizer.share()
         for step, prompts in enumerate((3, 3, 1)):
             completions = batch(fresh(), 0.3, seed=step, prompts=prompts)
-            reports.append(updater.update([credited(completions)], Sampling(), step))
+            rows = Batch.of([credited(completions)], step, updater.config)
+            reports.append(updater.update(rows, Sampling(), step))
         ranks.tell(None)
     ranks.add_up = add_up  # type: ignore[method-assign]
     return {
@@ -134,7 +135,7 @@ def failing(ranks: Ranks, how: str, device: str) -> str:
     try:
         if not ranks.rank:
             updater.optimizer.share()
-            updater.update([credited(batch(fresh()))], Sampling(), 0)
+            updater.update(Batch.of([credited(batch(fresh()))], 0, updater.config), Sampling(), 0)
             return "none"
         if how == "other weights":
             updater.optimizer.register_step_post_hook(astray)

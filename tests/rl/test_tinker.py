@@ -33,7 +33,7 @@ from llm_as_judge.rl.ranks import Alone
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.tinker import TinkerLearner
 from llm_as_judge.rl.trainer import Trainer
-from llm_as_judge.rl.update import TrainingStopped, Updater
+from llm_as_judge.rl.update import Batch, TrainingStopped, Updater
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.types import Completion, Problem, Verdict
 
@@ -97,12 +97,14 @@ def test_updates_through_a_server_are_those_of_our_own(servers: ExitStack, reduc
     for name, settings in UPDATES.items():
         training = TrainingConfig(learning_rate=1e-3, max_grad_norm=1e9, response_max_length=24, **settings)
         local = policy_of(8, 0)
-        learner, ours = TinkerLearner(served, training), Updater(local, training)
+        learner, ours = TinkerLearner(served), Updater(local, training)
         served._training, served.steps = None, 0
         served.share()
         before = served.logprobs(rows)
         for version in (int("stale" in name), 1 + int("stale" in name)):
-            reports = [one.update([credited(noisy)], PLAIN, version) for one in (ours, learner)]
+            reports = [
+                one.update(Batch.of([credited(noisy)], version, training), PLAIN, version) for one in (ours, learner)
+            ]
         after = local.known_logprobs(rows, PLAIN, "padded", 1 << 16), served.logprobs(rows)
         changes = [torch.cat(list(found)).double() - torch.cat(before) for found in after]
         figures = [(r.loss, r.clip_fraction, r.corrected, r.grad_norm * (reduction == "sum")) for r in reports]
@@ -118,7 +120,7 @@ def test_a_warm_up_through_a_server_is_that_of_our_own(servers: ExitStack) -> No
     served, local, settings = begun(servers, world(reduction="mean")), policy_of(8, 0), WarmupConfig(sft_steps=4)
     rows = [c for group in served.generate(PROMPTS, 2, max_new_tokens=12, seed=3) for c in group]
     losses = []
-    for learner in (TinkerLearner(served, TrainingConfig()), Updater(local, TrainingConfig())):
+    for learner in (TinkerLearner(served), Updater(local, TrainingConfig())):
         loop = WarmUp(learner, settings, TrainingConfig())
         losses.append([loop.loss(rows)])
         for learned in (rows, rows[:3], rows):
@@ -133,9 +135,9 @@ def test_nan_is_never_sent_and_a_broken_gradient_stops_the_run(servers: ExitStac
     served = begun(servers, own)
     rows = [c for group in served.generate(PROMPTS, 4, max_new_tokens=8, seed=3) for c in group]
     broken = [Completion("", c.prompt_ids, c.token_ids, (math.nan,) * len(c.token_ids), "stop") for c in rows]
-    learner, asked = TinkerLearner(served, TrainingConfig()), len(own.asked)
+    learner, asked = TinkerLearner(served), len(own.asked)
     with pytest.raises(TrainingStopped, match="gradient is not finite"):
-        learner.update([credited(broken)], PLAIN, 0)
+        learner.update(Batch.of([credited(broken)], 0, TrainingConfig()), PLAIN, 0)
     assert [kind for kind, body in own.asked[asked:] if kind == "optim_step"] == [] and not learner.unsettled
 
 
@@ -152,7 +154,7 @@ def trainer_of(servers: ExitStack, own: World, folder: Path, *more: str) -> Trai
         rollout_batch_size=2, num_return_sequences_in_group=4, learning_rate=1e-2, response_max_length=8, save_every=2
     )
     parts = TrainerParts(
-        policy=policy, learner=TinkerLearner(policy, training), engine=policy, sampling=PLAIN,
+        policy=policy, learner=TinkerLearner(policy), engine=policy, sampling=PLAIN,
         sampler=CountingSampler(), prompt=prompt, buffer=ListBuffer(),
         rollout=RolloutParts(EchoRunner(), EvenJudge(), ten_or_minus_five), log=Events().log, checkpoint_dir=folder,
     )  # fmt: skip

@@ -211,10 +211,10 @@ async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) 
     trainer = bandit_trainer(tmp_path, judge=fickle(3), refill_rounds=3)
     update = trainer.learner.update
 
-    def watch(groups: Any, sampling: Any, version: int) -> Any:
-        trained.append(sum(len(g.advantages) for g in groups))
-        assert all(g.contrast for g in groups)
-        return update(groups, sampling, version)
+    def watch(batch: Any, sampling: Any, version: int) -> Any:
+        trained.append(batch.normaliser.sequences)
+        assert len(batch.rows) == trained[-1], "each has an advantage"
+        return update(batch, sampling, version)
 
     trainer.learner.update = watch  # type: ignore[method-assign]
     report = await trainer.train(1)
