@@ -111,7 +111,7 @@ def load(path: Path, optimizer: Optimizer) -> TrainingState:
         raw = torch.load(path / "state.pt", weights_only=True)
         state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
         optimizer.load(path)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+    except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not fit this run: {error}; use another checkpoint or start anew") from error
     return state
 
