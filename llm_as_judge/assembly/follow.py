@@ -15,11 +15,10 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl.ranks import RankLost, Ranks, Team, join
 from llm_as_judge.rl.update import Updater
-from llm_as_judge.rl.warmup import WarmUp
 
 
-def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progress: Progress = SILENT) -> PolicyAuthor:
-    """Rank 0's policy with its engine; the others load theirs meanwhile, for training or a warm-up.
+def load_together(config: Config, ranks: Ranks, *, progress: Progress = SILENT) -> PolicyAuthor:
+    """Rank 0's policy with its engine; the others load theirs meanwhile.
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """
@@ -29,7 +28,9 @@ def load_together(config: Config, ranks: Ranks, *, warm_up: bool = False, progre
             f"model.device={device!r} with {ranks.size} processes: each takes a GPU by its LOCAL_RANK; use auto, "
             "cuda or cpu, and CUDA_VISIBLE_DEVICES to choose among GPUs"
         )
-    ranks.tell((config, warm_up))
+    if ranks.size > 1 and config.generation.engine == "tinker":
+        raise ConfigError(f"generation.engine=tinker with {ranks.size} processes: the server trains; start one process")
+    ranks.tell(config)
     return load_author(config, policy=_load(config, ranks) if isinstance(ranks, Team) else None, progress=progress)
 
 
@@ -49,16 +50,11 @@ def follow() -> None:
     with join() as ranks:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
-        job: tuple[Config, bool] | None = ranks.hear()
-        if job is None or not isinstance(ranks, Team):
+        config: Config | None = ranks.hear()
+        if config is None or not isinstance(ranks, Team):
             return
         try:
-            config, warm_up = job
-            policy = _load(config, ranks)
-            if warm_up:
-                WarmUp(policy, config.warmup, config.training, ranks).follow()
-            else:
-                Updater(policy, config.training, ranks).follow()
+            Updater(_load(config, ranks), config.training, ranks).follow()
         except RankLost:
             raise
         except LLMAsJudgeError:  # rank 0 reports it

@@ -48,10 +48,12 @@ class HostedModels:
         if POLICY not in self._hosted:
             return
         from llm_as_judge.llm.transport import Transport
+        from llm_as_judge.policy.model import Policy
         from llm_as_judge.policy.thinking import ThinkingEngine
         from llm_as_judge.policy.vllm import VLLMEngine
 
-        self._author, self._policy = author, author.policy  # kept: the author's server ends with it
+        self._author = author  # kept: the author's server ends with it
+        self._policy = author.policy if isinstance(author.policy, Policy) else None
         engine = author.engine.engine if isinstance(author.engine, ThinkingEngine) else author.engine
         if isinstance(engine, VLLMEngine):
             self._hosted[POLICY].move(Transport(engine.config), self._config.base_model.path)
@@ -75,7 +77,7 @@ class HostedModels:
             tokenizer, base = load_model(locate_weights(name), config.model.dtype, f"executor or judge model {name!r}")
             base = base.to(device=device, dtype=resolve_dtype(config.model.dtype, device, base.num_parameters()))
             base.requires_grad_(False)
-            frozen = FrozenModel(base, tokenizer, end_ids(base, tokenizer), PackedLinears(base))
+            frozen = FrozenModel(base, tokenizer, end_ids(base.generation_config, tokenizer), PackedLinears(base))
         if not getattr(frozen.tokenizer, "chat_template", None):
             raise ConfigError(f"model {name!r} has no chat template; choose an instruction-tuned model")
         return Answerer(frozen, rows, context)

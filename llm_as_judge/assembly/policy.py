@@ -9,13 +9,16 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.written import Written, look_at
+from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.thinking import ThinkingEngine
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command
 from llm_as_judge.rl.checkpoint import latest, step_of
+from llm_as_judge.rl.ranks import Ranks
 from llm_as_judge.rl.rollout import Engine
+from llm_as_judge.rl.update import Learner, Updater
 from llm_as_judge.workflow.prompt import Layer1
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ def newest_checkpoint(config: Config) -> Path | None:
 def adapter_digest(folder: Path | None) -> str | None:
     """SHA-256 of an adapter's weights; uniquely identifies the adapter. None without one."""
     digest = hashlib.sha256()
-    for file in sorted(folder.glob("adapter_model.*")) if folder else ():
+    for file in sorted([*folder.glob("adapter_model.*"), *folder.glob("tinker.json")]) if folder else ():
         digest.update(file.read_bytes())
     return digest.hexdigest() if folder else None
 
@@ -43,10 +46,15 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
     """The configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``, of which a
     folder of checkpoints, as a warm-up writes it, stands for the newest).
     """
-    model, start = config.model, config.model.adapter
+    return Policy.load(config.base_model.path, _started(config).model, seed=config.training.seed, adapter=adapter)
+
+
+def _started(config: Config) -> Config:
+    """``config`` with the newest checkpoint instead of a folder of checkpoints as ``model.adapter``."""
+    start = config.model.adapter
     if start and not (start / "adapter_config.json").exists() and (newest := latest(start)):
-        model = model.model_copy(update={"adapter": newest})
-    return Policy.load(config.base_model.path, model, seed=config.training.seed, adapter=adapter)
+        return config.model_copy(update={"model": config.model.model_copy(update={"adapter": newest})})
+    return config
 
 
 def load_author(
@@ -54,6 +62,13 @@ def load_author(
 ) -> PolicyAuthor:
     """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started."""
     base = config.base_model.path
+    prompt = Layer1(config.workflow, config.data.domains, config.choices)
+    if config.generation.engine == "tinker":
+        from llm_as_judge.policy.tinker import TinkerPolicy
+
+        progress.say(f"policy: {base} on {config.engine.base_url}")
+        served = TinkerPolicy(_started(config), adapter, progress.say)
+        return _author(served, served, prompt, config, adapter)
     if policy is None:
         progress.say(f"loading the policy {base}")
         policy = load_policy(config, adapter)
@@ -74,13 +89,26 @@ def load_author(
         engine.check()
     else:
         engine = LocalEngine(policy, policy.tokenizer)
+    return _author(policy, engine, prompt, config, adapter)
+
+
+def _author(policy: Encoder, engine: Engine, prompt: Layer1, config: Config, adapter: Path | None) -> PolicyAuthor:
     if config.generation.thinking:
         policy.thinking = True
         engine = ThinkingEngine(engine, policy.tokenizer, config.generation.thinking_tokens)
     if config.workflow.repairs:
         _ = policy.user_turn  # refused now, not after the first batch
-    prompt = Layer1(config.workflow, config.data.domains, config.choices)
     return PolicyAuthor(policy, engine, prompt, config, step_of(adapter) if adapter else 0)
+
+
+def make_learner(author: PolicyAuthor, ranks: Ranks) -> Learner:
+    if isinstance(author.policy, Policy):
+        return Updater(author.policy, author.config.training, ranks)
+    from llm_as_judge.policy.tinker import TinkerPolicy
+    from llm_as_judge.rl.tinker import TinkerLearner
+
+    assert isinstance(author.policy, TinkerPolicy)
+    return TinkerLearner(author.policy)
 
 
 def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from llm_as_judge.assembly.budget import budget
 from llm_as_judge.assembly.check import check_before
 from llm_as_judge.assembly.follow import load_together
-from llm_as_judge.assembly.policy import probe_policy
+from llm_as_judge.assembly.policy import make_learner, probe_policy
 from llm_as_judge.assembly.problems import Problems, open_problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.assembly.recording import tell_untrained
@@ -24,6 +24,7 @@ from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.evaluation.written import NEEDS_WARM_UP
 from llm_as_judge.events import Event, LayersEvent, RolloutEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
@@ -56,6 +57,7 @@ class Training:
         self.log(LayersEvent(layer1=author.prompt.system, layer2=services.enhance.instructions))
         parts = TrainerParts(
             policy=author.policy,
+            learner=make_learner(author, self.ranks),
             engine=author.engine,
             sampling=Sampling(generation.temperature, generation.top_p, generation.top_k),
             sampler=self.problems.sampler,
@@ -69,8 +71,7 @@ class Training:
             config_text=folder.config_text,
             run_id=self.run.id,
             load=services.executor_load,
-            spent=budget(config.budget, self.run.log.path, services.usage),
-            ranks=self.ranks,
+            spent=budget(config.budget, self.run.log.path, self.usage),
         )
         self.trainer = Trainer(parts, config.training)
 
@@ -83,6 +84,9 @@ class Training:
     @property
     def trained(self) -> PolicyAuthor:
         return replace(self.author, version=self.trainer.step)
+
+    def usage(self) -> dict[str, Usage]:
+        return {**self.services.usage(), **self.author.policy.usage()}
 
     async def measure(self, name: str, author: PolicyAuthor, resume: bool = False) -> list[Group]:
         """Runs a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
@@ -110,7 +114,7 @@ class Training:
             self.tracked.rollout(event)
 
     def _step_done(self, report: StepReport) -> None:
-        self.log(UsageEvent(step=report.step, models=to_builtins(self.services.usage())))
+        self.log(UsageEvent(step=report.step, models=to_builtins(self.usage())))
         self.tracked.step(report)
         self.progress.step(report, self.trainer.config.max_steps)
 

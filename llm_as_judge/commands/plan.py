@@ -144,6 +144,8 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
         times = {name: own.cost(given.call_input, given.call_output) for name, own in config.choices.items()}
         dearer = [f"{name} costs {times[name] / times['']:.3g} times as much" for name in config.executors if times[""]]
         notes.append(", ".join(["all calls to the default executor", *dearer]))
+    if config.generation.engine == "tinker":
+        notes.append(f"no time for {config.engine.base_url}")
     work = Workload(
         problems=training.rollout_batch_size,
         group=training.num_return_sequences_in_group,
@@ -182,7 +184,8 @@ def _measured(work: Workload, log: Path, config: "Config") -> Workload:
     if not rollouts:
         raise DataError(f"{log} holds no rollouts; give the log of a run, logs/MODEL/NAME.jsonl")
     kinds = ("prompt_tokens", "completion_tokens", "calls")
-    read, answered, calls = (sum(usage[name] for usage in reader.usage.values()) for name in kinds)
+    models = [usage for role, usage in reader.usage.items() if role != "policy"]
+    read, answered, calls = (sum(usage[name] for usage in models) for name in kinds)
     asked = {
         role: (reader.usage[role][kinds[0]], reader.usage[role][kinds[1]])
         for role in config.endpoints()
@@ -232,6 +235,8 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         least = update.weights + shape.cache_bytes(work.tokens["unique"], dtype) + _SERVER
         own = not config.engine.base_url  # then vLLM takes its share, whatever it needs
         parts["policy server"] = max(least, config.engine.gpu_memory_utilization * card.memory if own else 0.0)
+    elif config.generation.engine == "tinker":
+        parts = {}
     else:  # one after the other, in the same process
         evaluated, response = min(EVALUATED_AT_ONCE, config.data.eval_problems), config.training.response_max_length
         more = config.longest_episode - config.training.prompt_max_length - response
@@ -290,14 +295,18 @@ def _on(
         "execute": math.ceil(work.calls) * given.latency,
         "served": tokens["requests"] / executor.concurrency * given.latency,
     }
-    lookahead = training.lookahead
+    lookahead, asked = training.lookahead, executor.cost(run["executor_input"], run["executor_output"]) * work.dearer
+    if config.generation.engine == "tinker":
+        scored, passes = run["padded"], training.ppo_epochs
+        read = run["unique"] - run["generated"] + scored * (passes + (training.beta > 0))
+        asked += config.engine.cost(read, run["generated"], scored * passes)
+        seconds |= {"generate": 0.0, "update": 0.0}
     if config.answered_by() and config.generation.engine == "local":  # by the same card, one after the other
         read = 2 * shape.parameters * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0
     step = estimates.step_seconds(**seconds, lookahead=lookahead)
     hours = (step * training.max_steps + evaluations / executor.concurrency * given.latency) / 3600
-    asked = executor.cost(run["executor_input"], run["executor_output"]) * work.dearer
     return OnMachine(
         fits="yes" if cards else f"no; helps: {helps or 'nothing alone'}",
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},

@@ -98,7 +98,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             agreed = await agreement(services.alone, judged) if services.alone else None
             tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
             step = training.trainer.step
-            run.log.log(UsageEvent(step=step, models=to_builtins(services.usage())))
+            run.log.log(UsageEvent(step=step, models=to_builtins(training.usage())))
             logged = LogReader.read(folder.log_file)
             result = TrainResult(
                 run=run,

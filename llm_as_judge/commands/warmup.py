@@ -55,7 +55,7 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     Raises ``ConfigError``, ``DataError``.
     """
     from llm_as_judge.assembly.follow import load_together
-    from llm_as_judge.assembly.policy import checkpoint_folder
+    from llm_as_judge.assembly.policy import checkpoint_folder, make_learner
     from llm_as_judge.commands.warmup_pairs import Pairs
     from llm_as_judge.config.loading import to_yaml
     from llm_as_judge.evaluation.written import look_at
@@ -71,15 +71,16 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
     if resume and best is None:
         raise ConfigError(f"nothing to resume in {folder}; start anew without --resume")
     with join() as ranks:
-        author = load_together(config, ranks, warm_up=True, progress=progress)
+        author = load_together(config, ranks, progress=progress)
         pairs = Pairs(config, author)
-        loop = WarmUp(author.policy, settings, config.training, ranks)
+        learner = make_learner(author, ranks)
+        loop, optimizer = WarmUp(learner, settings, config.training), learner.optimizer
         if best is not None:
-            checkpoint.load(best, author.policy, loop.optimizer)
-            loop.optimizer.steps = checkpoint.step_of(best)
+            checkpoint.load(best, optimizer)
+            optimizer.steps = checkpoint.step_of(best)
             for _ in range(loop.steps):
                 pairs.draw()  # skip what these steps learned from
-        loop.optimizer.share()
+        optimizer.share()
         held_out, looks = pairs.held_out(), list[Look]()
 
         def look() -> bool:
@@ -102,7 +103,7 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
             top, least = max(looks, key=Look.rank), min(looks, key=lambda one: one.loss)
             if enough or top is looks[-1]:
                 state = checkpoint.TrainingState(loop.steps, checkpoint.random_states())
-                best = checkpoint.save(folder, author.policy, loop.optimizer, state, config_text=to_yaml(config))
+                best = checkpoint.save(folder, optimizer, state, config_text=to_yaml(config))
             elif top not in looks[-2:] and least not in looks[-2:]:
                 progress.say(f"stopped: neither the loss nor the valid share improves; step {top.step} is kept")
                 break

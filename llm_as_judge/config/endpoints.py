@@ -24,7 +24,7 @@ class ServerConfig(Strict):
 
 
 class EngineConfig(ServerConfig):
-    """The vLLM server that samples workflows if ``generation.engine`` is vllm."""
+    """The server that samples workflows if ``generation.engine`` is vllm, or also trains the policy if it is tinker."""
 
     api_key: str = Field(DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY}, not the key itself.")
     timeout_s: Float = Field(600.0, gt=0, description="Time limit for all workflows of one problem, in seconds.")
@@ -37,6 +37,17 @@ class EngineConfig(ServerConfig):
     )
     python: str = Field("", description="Python interpreter with vLLM; empty: this one.")
     options: Names = Field((), description="Further vLLM options of the run's own server.")
+    loss_reduction: Literal["sum", "mean"] | None = Field(
+        None, description="How a Tinker server adds up the losses of tokens and rows; null: measured."
+    )
+    price_per_million_input: Float = Field(0.0, ge=0, description="Tinker: price per million tokens read or scored.")
+    price_per_million_output: Float = Field(0.0, ge=0, description="Tinker: price per million sampled tokens.")
+    price_per_million_training: Float = Field(0.0, ge=0, description="Tinker: price per million trained tokens.")
+
+    def cost(self, read: float, sampled: float, trained: float) -> float:
+        """The price of so many tokens of a Tinker server."""
+        prices = self.price_per_million_input, self.price_per_million_output, self.price_per_million_training
+        return sum(price * tokens for price, tokens in zip(prices, (read, sampled, trained), strict=True)) / 1e6
 
 
 class EndpointConfig(ServerConfig):

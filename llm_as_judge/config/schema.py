@@ -147,7 +147,9 @@ class GenerationConfig(Strict):
     eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and `solve`.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
-    engine: Literal["local", "vllm"] = Field("local", description="Engine that samples the workflows.")
+    engine: Literal["local", "vllm", "tinker"] = Field(
+        "local", description="Engine that samples the workflows; tinker: a server that also trains the policy."
+    )
     thinking: bool = Field(False, description="Thoughts before a workflow, if the chat template knows them (Qwen3).")
     thinking_tokens: int = Field(1024, gt=0, description="Tokens of thoughts after which they are closed by force.")
 
@@ -278,7 +280,26 @@ class Config(Strict):
     def _consistent(self) -> "Config":
         if self.generation.thinking and self.workflow.prefill:
             raise ValueError("generation.thinking needs replies that begin freely: set workflow.prefill to false")
+        if self.generation.engine == "tinker":
+            self._fits_tinker()
         return self
+
+    def _fits_tinker(self) -> None:
+        """Refuses what servers of the Tinker API lack or would leave out silently."""
+        if not self.engine.base_url:
+            raise ValueError("generation.engine=tinker needs the address of a server: set engine.base_url")
+        only: dict[str, dict[str, Any]] = {
+            "model": {"lora_target_modules": "all-linear", "lora_dropout": 0.0, "quantization": "none"},
+            "generation": {"temperature": 1.0, "top_p": 1.0, "top_k": 0},
+        }
+        if self.workflow.repairs:
+            only["training"] = {"lookahead": 0}  # a repair would need weights of an earlier step
+        for section, values in only.items():
+            for name, value in values.items():
+                if (own := getattr(getattr(self, section), name)) != value:
+                    raise ValueError(
+                        f"{section}.{name}={own} is not possible with generation.engine=tinker; set it to {value}"
+                    )
 
     #: Entry of ``models.yaml`` for ``model.model_name``.
     _base_model: BaseModelEntry | None = PrivateAttr(None)

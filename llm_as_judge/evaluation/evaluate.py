@@ -15,9 +15,9 @@ from llm_as_judge.answers.metrics import scores as scores_of
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
-from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, next_turns
 from llm_as_judge.types import Completion, Group, Problem, Question, Rollout
@@ -43,7 +43,7 @@ class PolicyAuthor:
     ``version`` is the version of the policy's weights, to which the engine is synchronized first.
     """
 
-    policy: Policy
+    policy: Encoder
     engine: Engine
     prompt: Layer1
     config: Config

@@ -5,19 +5,25 @@ prepended to the next message.
 """
 
 import functools
-from collections.abc import Collection, Sequence
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
+import numpy as np
 from jinja2 import TemplateError
+from numpy.typing import NDArray
 
 from llm_as_judge.config.schema import USER_TURN
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.types import Completion, Prompt
 
 Messages = list[dict[str, str]]
 #: Tokens that a user turn leaves to the template and the head of the reply.
 _TEMPLATE = 128
+_DIMENSIONS = 512  # of vectors of texts
 THOUGHTS_END = "</think>"
 
 
@@ -51,6 +57,53 @@ def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
         else:
             before = _joined(before, request, reply)
     return [*messages, {"role": "user", "content": _joined(before, prompt.user)}]
+
+
+class Encoder(Protocol):
+    """A model's token ids of prompts and repair turns, and vectors of texts; its weights may be anywhere."""
+
+    tokenizer: Any
+    name: str  # of the model, for messages
+    thinking: bool = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]: ...
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Unit vectors [N, dimensions]; here by the words of the texts, for policies without hidden states."""
+        vectors = np.zeros((len(texts), _DIMENSIONS), np.float32)
+        for vector, text in zip(vectors, texts, strict=True):
+            for word in text.lower().split() or [""]:
+                vector[zlib.crc32(word.encode()) % _DIMENSIONS] += 1
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+    def trainable_parameters(self) -> Sequence[Any]:
+        return ()  # not in this process
+
+    def holding(self, weights: Sequence[Any]) -> AbstractContextManager[None]:
+        """Gives the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
+        return nullcontext()
+
+    def usage(self) -> Mapping[str, Usage]:
+        """What a service bills for the policy, by role; empty if it runs here."""
+        return {}
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""
+        if not getattr(self.tokenizer, "chat_template", None):
+            raise ConfigError(f"model.model_name={self.name!r} has no chat template; choose an instruction-tuned model")
+        return chat_ids(self.tokenizer, prompt, self.thinking)
+
+    def told(self, completion: Completion, text: str) -> list[int]:
+        """Token ids of ``completion`` and of a user turn with ``text``, up to where the policy begins again."""
+        ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
+        turn = self.user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
+        return [*completion.prompt_ids, *completion.token_ids, *turn]
+
+    @functools.cached_property
+    def user_turn(self) -> "UserTurn":
+        """The ids around a user turn. Raises ``ConfigError`` if the chat template has no earlier turns."""
+        return UserTurn.of(self.tokenizer, self.eos_token_ids, self.thinking)
 
 
 @dataclass(frozen=True, slots=True)

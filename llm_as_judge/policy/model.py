@@ -4,7 +4,6 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 (``policy.local``, ``policy.vllm``). Nothing is truncated: callers refuse what does not fit.
 """
 
-import functools
 import logging
 import re
 import warnings
@@ -28,7 +27,7 @@ from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
-from llm_as_judge.policy.chat import UserTurn, chat_ids
+from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.device import SMALL_MODEL, fit_threads, resolve_device, resolve_dtype
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.quantized import (
@@ -42,7 +41,7 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch
 from llm_as_judge.policy.shareable import TESTED, why_not, why_not_positions
 from llm_as_judge.policy.weights import end_ids, let_others_read, load_model
-from llm_as_judge.types import Completion, Prompt
+from llm_as_judge.types import Completion
 
 logger = logging.getLogger(__name__)
 
@@ -55,12 +54,12 @@ _REFERENCE = "reference"
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
 
 
-class Policy:
+class Policy(Encoder):
     """``base`` is the causal LM with adapter layers inside, ``model`` the PEFT wrapper around it."""
 
     def __init__(self, base: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> None:
         """``seed`` determines the adapter's initial weights."""
-        self.config, self.tokenizer = config, tokenizer
+        self.config, self.tokenizer, self.name = config, tokenizer, config.model_name
         device = resolve_device(config.device)
         self.quantization = quantization_of(base)
         if self.quantization == "none":
@@ -94,7 +93,6 @@ class Policy:
             # Computes plain attention unless a forward pass brings a prefix tree.
             self.base.set_attn_implementation(ATTENTION)
         self.packed = PackedLinears(self.base)
-        self.thinking = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
         self.model.train()
 
     @classmethod
@@ -132,29 +130,10 @@ class Policy:
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
-        return end_ids(self.base, self.tokenizer)
+        return end_ids(self.base.generation_config, self.tokenizer)
 
     def trainable_parameters(self) -> list[torch.nn.Parameter]:
         return [p for p in self.model.parameters() if p.requires_grad]
-
-    def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""
-        if not getattr(self.tokenizer, "chat_template", None):
-            raise ConfigError(
-                f"model.model_name={self.config.model_name!r} has no chat template; choose an instruction-tuned model"
-            )
-        return chat_ids(self.tokenizer, prompt, self.thinking)
-
-    def told(self, completion: Completion, text: str) -> list[int]:
-        """Token ids of ``completion`` and of a user turn with ``text``, up to where the policy begins again."""
-        ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
-        turn = self.user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
-        return [*completion.prompt_ids, *completion.token_ids, *turn]
-
-    @functools.cached_property
-    def user_turn(self) -> UserTurn:
-        """The ids around a user turn. Raises ``ConfigError`` if the chat template has no earlier turns."""
-        return UserTurn.of(self.tokenizer, self.eos_token_ids, self.thinking)
 
     @contextmanager
     def holding(self, weights: Sequence[Tensor]) -> Iterator[None]:

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.files import naming, read_json, sha256_of
-from llm_as_judge.policy.model import Policy
+from llm_as_judge.rl.update import Optimizer
 
 logger = logging.getLogger(__name__)
 
@@ -47,9 +47,8 @@ class TrainingState:
 
 
 def save(
-    directory: Path, policy: Policy, optimizer: torch.optim.Optimizer, state: TrainingState, *, config_text: str = "",
-    run_id: str = "",
-) -> Path:  # fmt: skip
+    directory: Path, optimizer: Optimizer, state: TrainingState, *, config_text: str = "", run_id: str = ""
+) -> Path:
     """Writes ``directory/step_N``, replacing an older one, and returns its path.
 
     Raises ``OSError`` with the path; earlier checkpoints remain.
@@ -61,8 +60,7 @@ def save(
     aside.mkdir()
     try:
         with naming(target):
-            policy.save_adapter(aside)
-            torch.save(optimizer.state_dict(), aside / "optimizer.pt")
+            optimizer.save(aside)
             torch.save(asdict(state), aside / "state.pt")
             (aside / "config.yaml").write_text(config_text, encoding="utf-8")
             sums = {path.name: sha256_of(path) for path in sorted(aside.iterdir())}
@@ -103,19 +101,17 @@ def verify(path: Path) -> str:
     return run_id
 
 
-def load(path: Path, policy: Policy, optimizer: torch.optim.Optimizer) -> TrainingState:
-    """Restores adapter and optimiser and returns the rest; the caller restores the random states last.
+def load(path: Path, optimizer: Optimizer) -> TrainingState:
+    """Restores weights and optimiser and returns the rest; the caller restores the random states last.
 
     Raises ``DataError`` if ``path`` is not a complete checkpoint of this program and this policy.
     """
     verify(path)
     try:
         raw = torch.load(path / "state.pt", weights_only=True)
-        moments = torch.load(path / "optimizer.pt", weights_only=True, map_location="cpu")
         state = TrainingState(**{name: raw[name] for name in TrainingState.__dataclass_fields__})
-        policy.load_adapter(path)
-        optimizer.load_state_dict(moments)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+        optimizer.load(path)
+    except (OSError, pickle.UnpicklingError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
         raise DataError(f"{path} does not fit this run: {error}; use another checkpoint or start anew") from error
     return state
 

@@ -4,7 +4,7 @@ Every loss is a *sum* over the micro-batch divided by constants of the whole opt
 gradient does not depend on how the step is cut into micro-batches.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -110,6 +110,19 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
         entropy = 0.0 if inputs.entropy is None else float((torch.where(mask, inputs.entropy, 0.0)).sum())
     divergence = float((kl.detach() * weight).sum())
     return LossOutputs(loss, float(mask.sum()), divergence, entropy, float(clipped.sum()), corrected)
+
+
+def folded(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> tuple[Tensor, LossOutputs]:
+    """Advantages [B, T] of single tokens, with which the plain policy gradient, a sum of -advantage x grad log-prob, is
+    that of ``policy_loss``, and the latter's outputs.
+
+    Clipping, KL term, importance weights and divisor are functions of the tokens' log-probs: a server that is sent
+    these advantages takes the same step (``rl.tinker``).
+    """
+    logprobs = inputs.logprobs.detach().requires_grad_()
+    out = policy_loss(replace(inputs, logprobs=logprobs), config, normaliser)
+    (gradient,) = torch.autograd.grad(out.loss, logprobs)
+    return -gradient, out._replace(loss=out.loss.detach())
 
 
 def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:

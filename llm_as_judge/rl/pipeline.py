@@ -30,13 +30,13 @@ from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import DataError
 from llm_as_judge.events import PromptEvent, PromptTooLongEvent, StepReport
 from llm_as_judge.llm.places import Load
+from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.device import on_device
-from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
-from llm_as_judge.rl.ranks import ALONE, Ranks
 from llm_as_judge.rl.report import Log, Timer
 from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
+from llm_as_judge.rl.update import Learner
 from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -48,9 +48,10 @@ MAX_REDRAWS = 20
 
 @dataclass(frozen=True, slots=True)
 class TrainerParts:
-    """Everything that ``Trainer`` uses except its settings. This process is rank 0 of ``ranks``."""
+    """Everything that ``Trainer`` uses except its settings."""
 
-    policy: Policy
+    policy: Encoder
+    learner: Learner
     engine: Engine
     sampling: Sampling
     sampler: DomainSampler
@@ -65,7 +66,6 @@ class TrainerParts:
     run_id: str = ""
     load: Callable[[], Load] | None = None  # usage of the executor's connections so far
     spent: Callable[[], str] = str  # which budget is used up; empty if none
-    ranks: Ranks = ALONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from llm_as_judge.types import (
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
-    from llm_as_judge.policy.model import Policy
+    from llm_as_judge.policy.chat import Encoder
     from llm_as_judge.policy.sampling import Sampling
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 def next_turns(
-    policy: "Policy", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
+    policy: "Encoder", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
     """Each of ``completions`` with one more turn: the policy reads its text of ``told``, and ``generate`` samples.
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from llm_as_judge.config.schema import TrainingConfig
-from llm_as_judge.errors import BudgetSpent
+from llm_as_judge.errors import BudgetSpent, ProviderError
 from llm_as_judge.events import CheckpointEvent, EvalEvent, StepReport
 from llm_as_judge.files import write_json
 from llm_as_judge.policy.device import on_device
@@ -21,7 +21,7 @@ from llm_as_judge.rl.credit import CreditedGroup, credit
 from llm_as_judge.rl.pipeline import Pipeline, TrainerParts, seed_of
 from llm_as_judge.rl.report import Meter, Timer, log_step, step_report
 from llm_as_judge.rl.stops import Stops
-from llm_as_judge.rl.update import TrainingStopped, Updater
+from llm_as_judge.rl.update import Batch, TrainingStopped
 from llm_as_judge.types import Group
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class Trainer:
     def __init__(self, parts: TrainerParts, config: TrainingConfig) -> None:
         self.parts, self.config = parts, config
         self.step = 0  # finished steps; also the version of the policy's weights
-        self.updater = Updater(parts.policy, config, parts.ranks)
+        self.learner = parts.learner
         self.pipeline = Pipeline(parts, config)
         self.stops = Stops(config)
         self._saved = 0
@@ -53,7 +53,7 @@ class Trainer:
         end = max(config.max_steps, self.step + steps)
         report = None
         try:
-            await on_device(self.updater.optimizer.share)
+            await on_device(self.learner.optimizer.share)
             self.pipeline.open()
             for _ in range(steps):
                 if spent := parts.spent():
@@ -68,7 +68,7 @@ class Trainer:
         except TrainingStopped:
             raise
         except (KeyboardInterrupt, asyncio.CancelledError, Exception):
-            if self.updater.unsettled:
+            if self.learner.unsettled:
                 logger.warning("stopped during an update; the last checkpoint on disk remains")
             else:
                 await self._save_after_error()
@@ -104,7 +104,8 @@ class Trainer:
                 # Replaced groups do not count in the loss: those with contrast are preferred, in their order.
                 preferred = sorted(range(len(credited)), key=lambda i: (not credited[i].contrast, i))
                 chosen = sorted(preferred[: config.rollout_batch_size])
-                update = self.updater.update([credited[i] for i in chosen], parts.sampling, version)
+                batch = Batch.of([credited[i] for i in chosen], version, config)
+                update = self.learner.update(batch, parts.sampling, version)
             self.step += 1
             parts.buffer.update(groups, self.step)
             report = step_report(
@@ -112,7 +113,7 @@ class Trainer:
                 credited,
                 update,
                 version=version,
-                learning_rate=self.updater.optimizer.param_groups[0]["lr"],
+                learning_rate=self.learner.optimizer.learning_rate,
                 temperature=parts.sampling.temperature,
                 refilled_groups=len(groups) - config.rollout_batch_size,
                 seconds=dict(timer.seconds),
@@ -121,7 +122,7 @@ class Trainer:
             stop = self.stops.after(report, groups)
             if not stop:
                 self._finished = self._state()
-                self.updater.unsettled = False
+                self.learner.unsettled = False
             # From here on the step is finished. If the disk is full, it is still saved on the way out.
             parts.buffer.save()
             log_step(parts.log, credited, report)
@@ -138,8 +139,8 @@ class Trainer:
 
     def resume(self, path: Path) -> None:
         """Restores everything from a checkpoint. Raises ``DataError`` or ``ConfigError`` if it does not fit."""
-        parts, optimizer = self.parts, self.updater.optimizer
-        state = checkpoint.load(path, parts.policy, optimizer)
+        parts, optimizer = self.parts, self.learner.optimizer
+        state = checkpoint.load(path, optimizer)
         self.step = self._saved = state.step
         optimizer.steps = state.counters["updates"]
         self.stops.load_state_dict(state.counters)
@@ -156,8 +157,8 @@ class Trainer:
         state, parts = self._finished, self.parts
         if state.step == self._saved:
             return
-        optimizer, about = self.updater.optimizer, {"config_text": parts.config_text, "run_id": parts.run_id}
-        path = checkpoint.save(parts.checkpoint_dir, parts.policy, optimizer, state, **about)
+        about = {"config_text": parts.config_text, "run_id": parts.run_id}
+        path = checkpoint.save(parts.checkpoint_dir, self.learner.optimizer, state, **about)
         self._saved = state.step
         parts.log(CheckpointEvent(step=state.step, path=str(path)))
         if self.config.keep_checkpoints:
@@ -167,7 +168,7 @@ class Trainer:
         """Saves on the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly."""
         try:
             await on_device(self.save)
-        except OSError as error:  # must not hide the error that ended the run
+        except (OSError, ProviderError) as error:  # must not hide the error that ended the run
             if self._saved != self._finished.step:  # else only the log could not be written
                 logger.warning("step %d could not be saved: %s", self._finished.step, error)
 
@@ -178,5 +179,5 @@ class Trainer:
             sampler=copy.deepcopy(dict(self.parts.sampler.state_dict())),
             buffer=copy.deepcopy(dict(self.parts.buffer.state_dict())),
             pending=self.pipeline.state(),
-            counters={"updates": self.updater.optimizer.steps, **self.stops.state_dict()},
+            counters={"updates": self.learner.optimizer.steps, **self.stops.state_dict()},
         )

@@ -7,7 +7,8 @@ task sees partly updated weights.
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from accelerate.utils import send_to_device
@@ -18,8 +19,8 @@ from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.errors import LLMAsJudgeError
 from llm_as_judge.policy.exactness import CheckedLayout
 from llm_as_judge.policy.model import Policy
-from llm_as_judge.policy.sampling import Sampling
-from llm_as_judge.policy.scoring import Layout, TokenScores
+from llm_as_judge.policy.sampling import PLAIN, Sampling
+from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
 from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, spread
@@ -42,28 +43,77 @@ class UpdateReport:
     corrected: float = 0.0  # share of tokens whose importance weight was truncated or masked
 
 
-class SharedAdamW(torch.optim.AdamW):
-    """AdamW with equal steps on all ranks. Rank 0 calls ``share``, then sends work through ``ranks``; the others
-    ``follow``.
+class Optimizer(Protocol):
+    """Trained weights with their optimiser, here or on a server."""
 
-    ``steps`` counts optimiser steps; it belongs in a checkpoint together with ``state_dict``.
+    steps: int  # so far; not part of ``save``
+
+    @property
+    def learning_rate(self) -> float: ...  # of the last step
+
+    def share(self) -> None: ...  # called before the first work
+
+    def save(self, folder: Path) -> None: ...
+
+    def load(self, folder: Path) -> None: ...
+
+
+class Learner(Protocol):
+    """What trains a policy.
+
+    ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
+    weights are not those of the last finished step.
+    """
+
+    unsettled: bool
+
+    @property
+    def optimizer(self) -> Optimizer: ...
+
+    def update(self, batch: "Batch", sampling: Sampling, version: int) -> UpdateReport:
+        """Trains on rows that were sampled from ``sampling``; ``version`` is that of the current weights.
+
+        Raises ``TrainingStopped`` if the gradient is not finite.
+        """
+
+    def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
+        """Log-probs [T] of the completions' tokens by the current weights."""
+
+
+class SharedAdamW(torch.optim.AdamW):
+    """AdamW with equal steps on all ranks, an ``Optimizer``. Rank 0 calls ``share``, then sends work through ``ranks``;
+    the others ``follow``.
     """
 
     def __init__(self, policy: Policy, ranks: Ranks, learning_rate: float, weight_decay: float) -> None:
-        self.weights = policy.trainable_parameters()
+        self.policy, self.weights = policy, policy.trainable_parameters()
         self.ranks, self.steps = ranks, 0
         super().__init__(self.weights, lr=learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
 
-    def clipped_step(self, learning_rate: float, max_norm: float) -> float:
+    @property
+    def learning_rate(self) -> float:
+        return float(self.param_groups[0]["lr"])
+
+    def save(self, folder: Path) -> None:
+        self.policy.save_adapter(folder)
+        torch.save(self.state_dict(), folder / "optimizer.pt")
+
+    def load(self, folder: Path) -> None:
+        """Raises ``DataError`` or ``ConfigError`` for an adapter of another shape, and what ``torch.load`` raises."""
+        moments = torch.load(folder / "optimizer.pt", weights_only=True, map_location="cpu")
+        self.policy.load_adapter(folder)
+        self.load_state_dict(moments)
+
+    def clipped_step(self, config: TrainingConfig, rise: float) -> float:
         """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
 
         If the norm is not finite, no step is taken.
         """
         add_up_gradients(self.ranks, self.weights)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.weights, max_norm))
+        norm = float(torch.nn.utils.clip_grad_norm_(self.weights, config.max_grad_norm))
         if math.isfinite(norm):
             for group in self.param_groups:
-                group["lr"] = learning_rate
+                group |= {"lr": config.learning_rate * rise, "weight_decay": config.weight_decay}
             self.step()
             self.steps += 1
         self.zero_grad(set_to_none=True)
@@ -90,7 +140,7 @@ class SharedAdamW(torch.optim.AdamW):
 
 
 @dataclass(slots=True)
-class _Row:
+class Row:
     """A completion in the update, and the log-probs that later epochs need."""
 
     completion: Completion
@@ -100,10 +150,42 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows with a gradient, and the settings of their loss."""
+
+    rows: Sequence[Row]
+    normaliser: Normaliser
+    config: TrainingConfig
+
+    @classmethod
+    def of(cls, groups: Sequence[CreditedGroup], version: int, config: TrainingConfig) -> "Batch":
+        """The scored completions of ``groups``. For those sampled by older weights than ``version``, ``old`` is their
+        sampling log-probs, unless ``stale_policy`` corrects them by truncated importance weights.
+        """
+        rows = [
+            Row(one.completion, advantage, None)
+            for group in groups
+            for one, reward, advantage in zip(group.group.rollouts, group.rewards, group.advantages, strict=True)
+            if not math.isnan(reward)
+        ]
+        unit = config.importance_sampling.partition("_")[0]
+        stale = [row for row in rows if row.completion.policy_version != version]
+        if stale and config.stale_policy == "truncate" and unit != "off":
+            # With masking, most tokens that have become likelier since would teach nothing.
+            config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
+        else:
+            for row in stale:
+                row.old = torch.tensor(row.completion.logprobs)
+        normaliser = Normaliser(len(rows), sum(row.completion.written for row in rows))
+        # Without a KL term, a rollout with advantage 0 has no gradient: it counts in the normaliser only.
+        return cls(rows if config.beta else [row for row in rows if row.advantage], normaliser, config)
+
+
+@dataclass(frozen=True, slots=True)
 class _Work:
     """An update as it is sent to all ranks; ``shares[rank]`` are the rows of a rank."""
 
-    shares: Sequence[Sequence[_Row]]
+    shares: Sequence[Sequence[Row]]
     normaliser: Normaliser
     sampling: Sampling
     version: int
@@ -111,10 +193,8 @@ class _Work:
 
 
 class Updater:
-    """Owner of the optimiser. Rank 0 calls ``optimizer.share`` and ``update``, other ``ranks`` ``follow``.
-
-    ``unsettled`` is True from the first optimiser step of an ``update`` until the caller resets it: meanwhile the
-    weights are not those of the last finished step.
+    """The learner of a policy in this process. Rank 0 calls ``optimizer.share`` and ``update``, other ``ranks``
+    ``follow``.
     """
 
     def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
@@ -123,30 +203,23 @@ class Updater:
         self.optimizer = SharedAdamW(policy, ranks, config.learning_rate, config.weight_decay)
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
 
-    def update(self, groups: Sequence[CreditedGroup], sampling: Sampling, version: int) -> UpdateReport:
-        """Trains on ``groups``, sampled from the distribution ``sampling``; ``version`` is that of the current weights.
+    def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
+        """Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
 
-        Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
-        Raises ``TrainingStopped`` if the gradient is not finite, ``ConfigError`` if the first batch cannot be scored
-        exactly, ``RankFailed`` or ``RankLost`` for another rank.
+        Raises ``ConfigError`` if the first batch cannot be scored exactly, ``RankFailed`` or ``RankLost`` for another
+        rank.
         """
-        config = self.config
-        scored = [row for credited in groups for row in _rows(credited, version)]
-        unit = config.importance_sampling.partition("_")[0]
-        if config.stale_policy == "truncate" and unit != "off" and any(row.old is not None for row in scored):
-            # With masking, most tokens that have become likelier since would teach nothing.
-            config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
-            for row in scored:
-                row.old = None
-        normaliser = Normaliser(len(scored), sum(row.completion.written for row in scored))
-        # Without a KL term, a rollout with advantage 0 has no gradient: it counts in the normaliser only.
-        trained = scored if config.beta else [row for row in scored if row.advantage]
-        if not trained:
+        if not batch.rows:
             return UpdateReport()
-        shares = spread([row.completion for row in trained], self.ranks.size)
-        work = _Work([[trained[i] for i in share] for share in shares], normaliser, sampling, version, config)
+        shares = spread([row.completion for row in batch.rows], self.ranks.size)
+        divided = [[batch.rows[i] for i in share] for share in shares]
+        work = _Work(divided, batch.normaliser, sampling, version, batch.config)
         self.ranks.tell(work)
         return self._update(work)
+
+    def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
+        layout, budget = self.checked_layout(completions, PLAIN), self.config.micro_batch_tokens
+        return self.policy.known_logprobs(completions, PLAIN, layout, budget)
 
     def follow(self) -> None:
         """Takes part in the updates of rank 0 until the end of the run. Raises what ``update`` raises."""
@@ -156,7 +229,7 @@ class Updater:
         """The optimiser epochs, on every rank."""
         config, rows = work.config, work.shares[self.ranks.rank]
         with self.ranks.together():
-            layout = self._prepare(rows, work.sampling)
+            layout = self._prepare(rows, work)
         sums, loss, norm = torch.zeros(len(LossOutputs._fields), dtype=torch.float64), 0.0, 0.0
         for _ in range(config.ppo_epochs):
             self.optimizer.zero_grad(set_to_none=True)
@@ -168,65 +241,59 @@ class Updater:
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
             rise = min(1.0, (self.optimizer.steps + 1) / max(1, config.warmup_steps))  # linear, then constant
-            norm = self.optimizer.clipped_step(config.learning_rate * rise, config.max_grad_norm)
+            norm = self.optimizer.clipped_step(config, rise)
             if not math.isfinite(norm):
+                what = f"step {work.version + 1}: gradient norm is {norm}"
                 raise TrainingStopped(
-                    f"step {work.version + 1}: gradient norm is {norm}; lower training.learning_rate "
-                    f"({config.learning_rate}) or use model.dtype=float32"
+                    f"{what}; lower the learning rate ({config.learning_rate}) or use model.dtype=float32"
                 )
         self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
         _, tokens, *totals = sums.tolist()
         kl, entropy, clipped, corrected = (total / tokens for total in totals)
         return UpdateReport(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
 
-    def _prepare(self, rows: Sequence[_Row], sampling: Sampling) -> Layout:
+    def _prepare(self, rows: Sequence[Row], work: _Work) -> Layout:
         """Chooses the layout of this rank's share and scores it under the KL reference."""
         if not rows:
             return "padded"
         completions = [row.completion for row in rows]
-        layout = self.checked_layout(completions, sampling)
-        if self.config.beta:
+        layout = self.checked_layout(completions, work.sampling)
+        if work.config.beta:
             budget = self.config.micro_batch_tokens
-            references = self.policy.known_logprobs(completions, sampling, layout, budget, reference=True)
+            references = self.policy.known_logprobs(completions, work.sampling, layout, budget, reference=True)
             for row, reference in zip(rows, references, strict=True):
                 row.reference = reference
         return layout
 
-    def _backward(self, rows: Sequence[_Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
+    def _backward(self, rows: Sequence[Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
         """Adds the gradient of one micro-batch after the other."""
         if not rows:
             return
         completions, budget = [row.completion for row in rows], self.config.micro_batch_tokens
         for members, scores in self.policy.micro_batches(completions, work.sampling, layout, budget):
-            out = self._loss(scores, [rows[i] for i in members], work)
+            inputs = inputs_of([rows[i] for i in members], scores.logprobs, scores.mask, scores.entropy)
+            out = policy_loss(inputs, work.config, work.normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out._replace(loss=out.loss.detach())
 
-    def _loss(self, scores: TokenScores, rows: Sequence[_Row], work: _Work) -> LossOutputs:
-        for row, logprobs in zip(rows, scores.logprobs.detach(), strict=True):
-            if row.old is None:
-                row.old = logprobs[: len(row.completion.token_ids)].clone()
 
-        def padded(values: Sequence[Tensor | None]) -> Tensor:
-            """``values`` of each row as [B, T]."""
-            return pad_sequence([own.to(scores.logprobs) for own in values if own is not None], batch_first=True)
+def inputs_of(rows: Sequence[Row], logprobs: Tensor, mask: Tensor, entropy: Tensor | None = None) -> LossInputs:
+    """The loss's inputs for ``rows`` with their ``logprobs`` [B, T]; at the first epoch, these are kept in the rows."""
+    for row, own in zip(rows, logprobs.detach(), strict=True):
+        if row.old is None:
+            row.old = own[: len(row.completion.token_ids)].clone()
 
-        inputs = LossInputs(
-            logprobs=scores.logprobs,
-            advantages=scores.logprobs.new_tensor([row.advantage for row in rows]),
-            mask=scores.mask,
-            old_logprobs=padded([row.old for row in rows]),
-            ref_logprobs=padded([row.reference for row in rows]) if self.config.beta else None,
-            entropy=scores.entropy,
-            sampling_logprobs=padded([torch.tensor(row.completion.logprobs) for row in rows]),
-        )
-        return policy_loss(inputs, work.config, work.normaliser)
+    def padded(values: Sequence[Tensor | None]) -> Tensor | None:
+        """``values`` of each row as [B, T]."""
+        known = [own.to(logprobs) for own in values if own is not None]
+        return pad_sequence(known, batch_first=True) if known else None
 
-
-def _rows(credited: CreditedGroup, version: int) -> Iterator[_Row]:
-    """Scored completions of a group. For one sampled by older weights, ``old`` is its sampling log-probs."""
-    for rollout, reward, advantage in zip(credited.group.rollouts, credited.rewards, credited.advantages, strict=True):
-        if not math.isnan(reward):
-            completion = rollout.completion
-            stale = completion.policy_version != version
-            yield _Row(completion, advantage, torch.tensor(completion.logprobs) if stale else None)
+    return LossInputs(
+        logprobs=logprobs,
+        advantages=logprobs.new_tensor([row.advantage for row in rows]),
+        mask=mask,
+        old_logprobs=padded([row.old for row in rows]),
+        ref_logprobs=padded([row.reference for row in rows]),
+        entropy=entropy,
+        sampling_logprobs=padded([torch.tensor(row.completion.logprobs) for row in rows]),
+    )

@@ -27,6 +27,8 @@ from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import write_json
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
+from llm_as_judge.rl.ranks import ALONE
+from llm_as_judge.rl.update import SharedAdamW
 from llm_as_judge.types import Prompt
 
 IDS = torch.tensor([[1, 50, 2, 300, 7, 9, 1200, 44]])
@@ -45,9 +47,9 @@ def trained(config: Config, model: str = "nano") -> tuple[Policy, Path]:
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     state = checkpoint.TrainingState(7, checkpoint.random_states())
     folder = Path("checkpoints/nano/grpo_mixed")
-    optimizer = torch.optim.AdamW(policy.trainable_parameters())
+    optimizer = SharedAdamW(policy, ALONE, 1e-3, 0.0)
     text = to_yaml(config).replace("model_name: nano", f"model_name: {model}")
-    return policy, checkpoint.save(folder, policy, optimizer, state, config_text=text, run_id="run-1")
+    return policy, checkpoint.save(folder, optimizer, state, config_text=text, run_id="run-1")
 
 
 def logits(model: Any) -> torch.Tensor:

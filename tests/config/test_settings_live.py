@@ -4,6 +4,7 @@ import asyncio
 import json
 import sys
 from contextlib import AbstractAsyncContextManager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from helpers.finished import EMBEDDED
 from helpers.processes import free_port
+from helpers.tinker_server import World, tinker_server
 from pydantic import BaseModel, create_model
 
 import llm_as_judge
@@ -20,11 +22,13 @@ from llm_as_judge.assembly.services import open_judge, open_services
 from llm_as_judge.commands.train import run_training
 from llm_as_judge.commands.warmup import run_warmup
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
+from llm_as_judge.config.schema import LEAVES, SECTIONS, Config, ModelConfig
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.llm.client import LLMClient
+from llm_as_judge.policy.model import Policy
+from llm_as_judge.policy.tinker import TinkerPolicy
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.prompt import Layer1
@@ -123,6 +127,20 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
         load_author(recorder.load(EMBEDDED, generation__engine="vllm", engine__python="/bin/false"))
     with pytest.raises(ConfigError, match="knows no thinking"):
         load_author(recorder.load(EMBEDDED, thinking=True, prefill=False))
+
+    if find_spec("tinker"):
+        path = run.base_model.path
+        own = World(lambda rank, seed: Policy.load(path, ModelConfig(lora_rank=rank, lora_alpha=32)), path)
+        served: dict[str, object] = {
+            "generation__engine": "tinker", "lora_target_modules": "all-linear", "lora_alpha": 32, "lora_rank": 8
+        }  # fmt: skip
+        with tinker_server(own) as url:
+            policy = load_author(recorder.load(EMBEDDED, engine__base_url=url, **served)).policy
+            assert isinstance(policy, TinkerPolicy)
+            policy.share()
+            policy.usage()
+    else:
+        recorder.read |= {name for name in LEAVES if name.startswith(("engine.price", "engine.loss"))}
 
     dead = [name for name in LEAVES if name not in recorder.read]
     assert not dead, f"no run reads {', '.join(dead)}: use them or remove them from schema.py"

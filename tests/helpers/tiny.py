@@ -19,6 +19,7 @@ from llm_as_judge.policy.scoring import Layout, TokenScores, score
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.rl.update import Updater
 from llm_as_judge.runlog import plain
 from llm_as_judge.types import (
     Completion,
@@ -259,9 +260,11 @@ def bandit_trainer(
         "rollout_batch_size": 4, "num_return_sequences_in_group": 6, "learning_rate": 1e-2, "response_max_length": 4,
         "save_every": 0,
     }  # fmt: skip
+    config = TrainingConfig(**{**defaults, **settings})
     return Trainer(
         TrainerParts(
             policy=policy,
+            learner=Updater(policy, config),
             engine=LocalEngine(policy, policy.tokenizer),
             sampling=PLAIN,
             sampler=CountingSampler(),
@@ -273,7 +276,7 @@ def bandit_trainer(
             on_step=(reports if reports is not None else []).append,
             evaluate=evaluate,
         ),
-        TrainingConfig(**{**defaults, **settings}),
+        config,
     )
 
 

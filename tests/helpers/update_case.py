@@ -17,7 +17,7 @@ from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.ranks import RankFailed, Ranks, Team, join
-from llm_as_judge.rl.update import Updater, UpdateReport
+from llm_as_judge.rl.update import Batch, Updater, UpdateReport
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
@@ -62,7 +62,7 @@ def update(
         return step(*arguments, **named)
 
     updater.optimizer.step = watch  # type: ignore[method-assign]
-    report = updater.update([credited(completions, order)], Sampling(), 0)
+    report = updater.update(Batch.of([credited(completions, order)], 0, updater.config), Sampling(), 0)
     return report, seen[-1]
 
 
@@ -94,7 +94,8 @@ def several(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> dict[str, 
         updater.optimizer.share()
         for step, prompts in enumerate((3, 3, 1)):
             completions = batch(fresh(), 0.3, seed=step, prompts=prompts)
-            reports.append(updater.update([credited(completions)], Sampling(), step))
+            rows = Batch.of([credited(completions)], step, updater.config)
+            reports.append(updater.update(rows, Sampling(), step))
         ranks.tell(None)
     ranks.add_up = add_up  # type: ignore[method-assign]
     return {
@@ -112,14 +113,18 @@ def warmed(ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
     policy.model.to(torch.float64 if device == "cpu" else torch.float32)
     if ranks.rank:
         policy.trainable_parameters()[0].data.fill_(7.0)
-    loop = WarmUp(policy, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig(), ranks)
+    learner = Updater(policy, TrainingConfig(), ranks)
+    loop = WarmUp(learner, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig())
     replies = random_completions(prompts=3, group=3, seed=5)
     losses: list[float] = []
     if ranks.rank:
-        loop.follow()
+        learner.follow()
     else:
-        loop.optimizer.share()
-        losses = [loop.step(replies), loop.step(replies[:5]), loop.step(replies[:1]), loop.loss(replies)]
+        learner.optimizer.share()
+        for learned in (replies, replies[:5], replies[:1]):
+            losses.append(loop.loss(replies))
+            loop.step(learned)
+        losses.append(loop.loss(replies))
         ranks.tell(None)
     return {"weights": [p.detach().cpu() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
 
@@ -130,7 +135,7 @@ def failing(ranks: Ranks, how: str, device: str) -> str:
     try:
         if not ranks.rank:
             updater.optimizer.share()
-            updater.update([credited(batch(fresh()))], Sampling(), 0)
+            updater.update(Batch.of([credited(batch(fresh()))], 0, updater.config), Sampling(), 0)
             return "none"
         if how == "other weights":
             updater.optimizer.register_step_post_hook(astray)

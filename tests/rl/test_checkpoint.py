@@ -22,19 +22,21 @@ from llm_as_judge.files import write_json
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.checkpoint import TrainingState
+from llm_as_judge.rl.ranks import ALONE
+from llm_as_judge.rl.update import SharedAdamW
 
 
 def state(step: int) -> TrainingState:
     return TrainingState(step, checkpoint.random_states(), {"position": 3}, {"texts": ["a"]}, {"updates": step})
 
 
-def optimizer_of(policy: Policy) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(policy.trainable_parameters())
+def optimizer_of(policy: Policy) -> SharedAdamW:
+    return SharedAdamW(policy, ALONE, 1e-3, 0.0)
 
 
 def saved(folder: Path, *steps: int, run_id: str = "r") -> list[Path]:
     policy = tiny_policy()
-    return [checkpoint.save(folder, policy, optimizer_of(policy), state(step), run_id=run_id) for step in steps]
+    return [checkpoint.save(folder, optimizer_of(policy), state(step), run_id=run_id) for step in steps]
 
 
 def test_latest_is_the_highest_complete_step_and_another_shape_is_refused(tmp_path: Path) -> None:
@@ -49,7 +51,7 @@ def test_latest_is_the_highest_complete_step_and_another_shape_is_refused(tmp_pa
     (path,) = saved(tmp_path, 1)
     for other in (tiny_policy(rank=2), tiny_policy(hidden=16), tiny_policy(lora_target_modules=["q_proj"])):
         with pytest.raises((DataError, ConfigError), match="step_1"):
-            checkpoint.load(path, other, optimizer_of(other))
+            checkpoint.load(path, optimizer_of(other))
 
 
 def test_the_newest_and_the_best_validated_checkpoints_are_kept(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(tmp_path: P
             warnings: list[str] = []
             found = checkpoint.latest(tmp_path, warnings.append)
             try:
-                checkpoint.load(newest, policy, optimizer_of(policy))
+                checkpoint.load(newest, optimizer_of(policy))
                 error = "none"
             except DataError as refused:
                 error = str(refused)
@@ -98,12 +100,12 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_it_used(tmp_path: P
 
 def test_saving_a_step_again_replaces_it_and_loading_restores_it(tmp_path: Path) -> None:
     policy = tiny_policy()
-    checkpoint.save(tmp_path, policy, optimizer_of(policy), state(1), config_text="old: 1\n")
-    path = checkpoint.save(tmp_path, policy, optimizer_of(policy), state(1), config_text="new: 1\n")
+    checkpoint.save(tmp_path, optimizer_of(policy), state(1), config_text="old: 1\n")
+    path = checkpoint.save(tmp_path, optimizer_of(policy), state(1), config_text="new: 1\n")
     assert (path / "config.yaml").read_text() == "new: 1\n"
     assert [p.name for p in tmp_path.iterdir()] == ["step_1"]
     expected = torch.rand(3)
-    loaded = checkpoint.load(path, policy, optimizer_of(policy))
+    loaded = checkpoint.load(path, optimizer_of(policy))
     checkpoint.restore_random_states(loaded.random_states)
     assert torch.equal(torch.rand(3), expected)
     assert (loaded.step, loaded.sampler, loaded.buffer) == (1, {"position": 3}, {"texts": ["a"]})
@@ -118,7 +120,7 @@ def test_a_full_disk_is_reported_with_the_path_and_leaves_no_checkpoint(tmp_path
     ):
         with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="step_4") as caught:
             patch.setattr(policy, "save_adapter", Mock(side_effect=error))
-            checkpoint.save(tmp_path, policy, optimizer_of(policy), state(4))
+            checkpoint.save(tmp_path, optimizer_of(policy), state(4))
         assert caught.value.filename == str(tmp_path / "step_4")
         assert list(tmp_path.iterdir()) == [], error
 

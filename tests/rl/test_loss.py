@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor
 from llm_as_judge.config.schema import ImportanceSampling, LossType, ScaleRewards, TrainingConfig
 from llm_as_judge.policy.sampling import Sampling, Support, sampling_logprobs
 from llm_as_judge.rl.credit import credit, group_advantages
-from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
+from llm_as_judge.rl.loss import LossInputs, Normaliser, folded, policy_loss
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
 NAN = math.nan
@@ -181,6 +182,49 @@ def test_values_and_gradients_equal_the_slow_loop() -> None:
                 slopes[i, j] = (ends[0] - ends[1]) / (2 * step)
         if not torch.allclose(inputs.logprobs.grad, slopes, rtol=0, atol=1e-8):  # type: ignore[arg-type]
             wrong.append((variant, "gradient"))
+    assert not wrong
+
+
+def closed_form(inputs: LossInputs, settings: TrainingConfig) -> Tensor:
+    """Advantages of single tokens at the first epoch: (advantage x weight + beta x slope of the KL) / divisor."""
+    mask, lengths = inputs.mask, torch.tensor(LENGTHS, dtype=torch.float64)[:, None]
+    assert inputs.ref_logprobs is not None and inputs.sampling_logprobs is not None
+    weight: Tensor | float = 1.0
+    if settings.importance_sampling != "off":
+        ratio = (inputs.logprobs.detach() - inputs.sampling_logprobs).masked_fill(~mask, 0)
+        ratio = (ratio.sum(-1, keepdim=True) if "sequence" in settings.importance_sampling else ratio).exp()
+        low, cap = settings.importance_sampling_clip_min, settings.importance_sampling_cap
+        beyond = (ratio < low) | (ratio > cap)
+        weight = ratio.masked_fill(beyond, 0) if "mask" in settings.importance_sampling else ratio.clamp(low, cap)
+    delta = inputs.ref_logprobs - inputs.logprobs.detach()
+    kl = (delta.exp() - delta - 1).masked_fill(~mask, 0)
+    slope = delta.exp() - 1
+    if settings.use_bias_correction_kl:
+        slope = slope - (kl.sum(-1, keepdim=True) / lengths if settings.loss_type == "gspo" else kl)
+    if settings.loss_type == "gspo" and isinstance(weight, Tensor):  # its ratio is that of the whole sequence
+        weight = (weight * mask).sum(-1, keepdim=True) / lengths
+    divisors = {"grpo": lengths * 5, "gspo": lengths * 5, "dr_grpo": 5.0 * MAX_LENGTH}
+    divisor = divisors.get(settings.loss_type, sum(LENGTHS))
+    return (inputs.advantages[:, None] * weight + settings.beta * slope) / divisor * mask
+
+
+def test_advantages_of_single_tokens_have_the_gradient_of_every_loss() -> None:
+    wrong = []
+    for variant in VARIANTS:
+        for first in (True, False):
+            inputs, settings = batch(), settings_of(**variant)
+            if first:
+                inputs = replace(inputs, old_logprobs=None)
+            policy_loss(inputs, settings, WHOLE).loss.backward()
+            advantages, out = folded(inputs, settings, WHOLE)
+            # A server's loss "importance_sampling", as a sum and relative to the current log-probs.
+            served = inputs.logprobs.detach().clone().requires_grad_()
+            (-(served - inputs.logprobs.detach()).exp() * advantages).sum().backward()
+            expected = closed_form(inputs, settings)
+            differs = float((served.grad - inputs.logprobs.grad).abs().max())  # type: ignore[operator]
+            if differs > 1e-16 or (first and float((advantages - expected).abs().max()) > 1e-15):
+                wrong.append((variant, first, differs))
+            assert out._replace(loss=0.0) == policy_loss(inputs, settings, WHOLE)._replace(loss=0.0)  # type: ignore[arg-type]
     assert not wrong
 
 

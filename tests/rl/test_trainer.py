@@ -66,7 +66,7 @@ async def test_resuming_is_bit_exact(tmp_path: Path, device: str) -> None:
     assert repr(strip[0]) == repr(strip[1])  # as text, because NaN is not equal to NaN
     saved = torch.load(tmp_path / "straight/step_4/state.pt")["random_states"]
     assert torch.equal(torch.get_rng_state(), saved["torch"])
-    moments = [t.updater.optimizer.state_dict()["state"] for t in (straight, resumed)]
+    moments = [t.learner.optimizer.state_dict()["state"] for t in (straight, resumed)]
     assert all(torch.equal(moments[0][i]["exp_avg_sq"], moments[1][i]["exp_avg_sq"]) for i in moments[0])
 
 
@@ -210,14 +210,14 @@ def fickle(boring: int) -> Judges:
 async def test_groups_without_contrast_are_replaced_and_counted(tmp_path: Path) -> None:
     trained: list[int] = []
     trainer = bandit_trainer(tmp_path, judge=fickle(3), refill_rounds=3)
-    update = trainer.updater.update
+    update = trainer.learner.update
 
-    def watch(groups: Any, sampling: Any, version: int) -> Any:
-        trained.append(sum(len(g.advantages) for g in groups))
-        assert all(g.contrast for g in groups)
-        return update(groups, sampling, version)
+    def watch(batch: Any, sampling: Any, version: int) -> Any:
+        trained.append(batch.normaliser.sequences)
+        assert len(batch.rows) == trained[-1], "each has an advantage"
+        return update(batch, sampling, version)
 
-    trainer.updater.update = watch  # type: ignore[method-assign]
+    trainer.learner.update = watch  # type: ignore[method-assign]
     report = await trainer.train(1)
     assert report is not None and trained == [4 * 6]
     assert report.refilled_groups >= 3 and report.skipped_groups >= 3
@@ -256,7 +256,7 @@ async def test_a_checkpoint_with_counters_of_an_earlier_version_resumes(tmp_path
     await trainer.train(1)
     former = {**trainer._finished.counters, "audit": {"qa": {"checks": [True], "lowest": 0.0}}}
     state = replace(trainer._finished, counters=former)
-    path = checkpoint.save(tmp_path / "former", trainer.parts.policy, trainer.updater.optimizer, state)
+    path = checkpoint.save(tmp_path / "former", trainer.learner.optimizer, state)
     resumed = bandit_trainer(tmp_path / "resumed")
     resumed.resume(path)
     await resumed.train(1)

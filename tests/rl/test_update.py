@@ -120,7 +120,8 @@ REPLIES = [replace(c, logprobs=()) for c in random_completions(prompts=2, group=
 
 
 def warm_up(policy: Policy, steps: int = 30, **training: bool) -> WarmUp:
-    loop = WarmUp(policy, WarmupConfig(sft_steps=steps, sft_learning_rate=2e-2), TrainingConfig(**training))
+    settings = TrainingConfig(**training)
+    loop = WarmUp(Updater(policy, settings), WarmupConfig(sft_steps=steps, sft_learning_rate=2e-2), settings)
     for _ in range(steps):
         loop.step(REPLIES)
     return loop
@@ -137,7 +138,7 @@ def test_the_loss_is_the_mean_over_all_tokens_and_falls(device: str) -> None:
     scores = logprobs_of(policy, REPLIES, Sampling())
     tokens = sum(len(c.token_ids) for c in REPLIES)
     expected = -float((scores.logprobs * scores.mask).sum().detach()) / tokens
-    before = WarmUp(policy, WarmupConfig(), TrainingConfig()).loss(REPLIES)
+    before = WarmUp(Updater(policy, TrainingConfig()), WarmupConfig(), TrainingConfig()).loss(REPLIES)
     assert before == pytest.approx(expected, rel=1e-5)
     assert warm_up(policy).loss(REPLIES) < 0.5 * before
 

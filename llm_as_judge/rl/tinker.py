@@ -1,0 +1,60 @@
+"""Learning of a policy on a server of the Tinker API (``policy.tinker``), which knows nothing but advantages of tokens.
+
+Loss, clipping, KL term, importance weights and divisor are folded into these (``rl.loss.folded``), by the current
+log-probs that the server is asked for before every step. So each step is that of ``rl.update``, also in later epochs.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from llm_as_judge.policy.sampling import Sampling
+from llm_as_judge.policy.tinker import TinkerPolicy
+from llm_as_judge.rl.loss import folded
+from llm_as_judge.rl.update import Batch, TrainingStopped, UpdateReport, inputs_of
+from llm_as_judge.types import Completion
+
+
+class TinkerLearner:
+    """A ``Learner``; its reports have no entropy, and a gradient norm only if the server reports one."""
+
+    def __init__(self, policy: TinkerPolicy) -> None:
+        self.optimizer, self.unsettled = policy, False
+
+    def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
+        """As ``Learner.update``; also raises ``ProviderError``."""
+        policy, config, completions = self.optimizer, batch.config, [row.completion for row in batch.rows]
+        sums, loss, norm = [0.0] * 4, 0.0, None
+        if not completions:
+            return UpdateReport()
+        if config.beta:
+            for row, reference in zip(batch.rows, policy.reference(completions), strict=True):
+                row.reference = reference
+        for _ in range(config.ppo_epochs):
+            current, mask = policy.logprobs(completions), _padded([torch.tensor(c.sampled) for c in completions])
+            inputs = inputs_of(batch.rows, _padded(current), mask)
+            advantages, out = folded(inputs, config, batch.normaliser)
+            rate = config.learning_rate * min(1.0, (policy.steps + 1) / max(1, config.warmup_steps))
+            if finite := bool(advantages.isfinite().all()):  # NaN would destroy the adapter on the server
+                self.unsettled = True
+                clip, decay = config.max_grad_norm, config.weight_decay
+                norm = policy.step(completions, current, advantages, learning_rate=rate, clip=clip, weight_decay=decay)
+            if not (finite and math.isfinite(norm or 0.0)):
+                raise TrainingStopped(
+                    f"step {version + 1}: the gradient is not finite; lower the learning rate ({config.learning_rate})"
+                )
+            loss = float(out.loss)
+            sums = [a + b for a, b in zip(sums, (out.tokens, out.kl, out.clipped, out.corrected), strict=True)]
+        kl, clipped, corrected = (total / sums[0] for total in sums[1:])
+        known = math.nan if norm is None else norm
+        return UpdateReport(loss, kl if config.beta else math.nan, math.nan, clipped, known, corrected)
+
+    def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
+        return self.optimizer.logprobs(completions)
+
+
+def _padded(rows: Sequence[Tensor]) -> Tensor:
+    return pad_sequence(list(rows), batch_first=True)
