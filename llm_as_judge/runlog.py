@@ -174,21 +174,13 @@ class LogReader:
 
     def _start(self) -> None:
         self.run = RunEvent()
-        self._reports: dict[int, StepReport] = {}
-        self._evals: dict[int, EvalEvent] = {}
+        self.steps: list[StepReport] = []
+        self.evals: list[EvalEvent] = []
         self._usage: list[Mapping[str, Mapping[str, float]]] = []  # of each session
         self._spans: list[list[float]] = []  # start and last event of each session
         self._prompts: dict[tuple[int, str], PromptEvent] = {}  # by step and problem
         self._pending: list[RolloutEvent] = []
         self._system = ""
-
-    @property
-    def steps(self) -> list[StepReport]:
-        return [self._reports[step] for step in sorted(self._reports)]
-
-    @property
-    def evals(self) -> list[EvalEvent]:
-        return [self._evals[step] for step in sorted(self._evals)]
 
     @property
     def usage(self) -> dict[str, dict[str, float]]:
@@ -265,12 +257,12 @@ class LogReader:
                 self._spans.append([event.time, event.time])
                 self._usage.append({})
                 self._pending.clear()
-                self._reports = {step: one for step, one in self._reports.items() if step <= event.kept}
-                self._evals = {step: one for step, one in self._evals.items() if step <= event.kept}
+                self.steps = [one for one in self.steps if one.step <= event.kept]
+                self.evals = [one for one in self.evals if one.step <= event.kept]
             case StepReport():
-                self._reports[event.step] = event
+                self.steps.append(event)
             case EvalEvent():
-                self._evals[event.step] = event
+                self.evals.append(event)
             case UsageEvent():
                 self._usage[-1:] = [event.models]
             case LayersEvent():

@@ -6,7 +6,6 @@ async with Solver("config/training.yaml") as solver:
 """
 
 import asyncio
-import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -179,13 +178,9 @@ class Solver:
         try:
             async with self._writing:
                 if own.written is None:
-                    first = own.failed is None
-                    unwritten = (
-                        one
-                        for one in self._waiting
-                        if one.draw == own.draw and one.written is None and (one.failed is None) == first
-                    )
-                    await on_device(self._write_for, list(itertools.islice(unwritten, _BATCH)))
+                    kind = own.draw, own.failed is None
+                    alike = [r for r in self._waiting if r.written is None and (r.draw, r.failed is None) == kind]
+                    await on_device(self._write_for, alike[:_BATCH])
         finally:
             self._waiting.remove(own)
         assert own.written is not None

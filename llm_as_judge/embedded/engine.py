@@ -47,9 +47,7 @@ class _Layer:
     place: int  # index among the layers of its kind
     inner: Tensor  # qkv, or in_proj of the convolution
     out: Tensor
-    q_norm: Tensor | None = None
-    k_norm: Tensor | None = None
-    taps: Tensor | None = None  # [d, width of the convolution]
+    own: Tensor  # norms of query and key [2, head], or taps of the convolution [d, its width]
 
 
 #: All that the tokens after a prompt need: key and value [kv, length, head] of each layer with attention, taps
@@ -88,21 +86,16 @@ class NanoEngine:
     def _layer(w: dict[str, Tensor], i: int, attention: bool, place: int) -> _Layer:
         p = f"model.layers.{i}."
         ffn = p + "feed_forward."
-        common = (
-            w[p + "operator_norm.weight"],
-            w[p + "ffn_norm.weight"],
-            torch.cat([w[ffn + "w1.weight"], w[ffn + "w3.weight"]]),
-            w[ffn + "w2.weight"],
-        )
+        w13 = torch.cat([w[ffn + "w1.weight"], w[ffn + "w3.weight"]])
+        common = w[p + "operator_norm.weight"], w[p + "ffn_norm.weight"], w13, w[ffn + "w2.weight"]
         if attention:
             a = p + "self_attn."
             qkv = torch.cat([w[a + f"{n}_proj.weight"] for n in "qkv"])
-            norms = w[a + "q_layernorm.weight"], w[a + "k_layernorm.weight"]
-            return _Layer(*common, True, place, qkv, w[a + "out_proj.weight"], *norms)
+            norms = torch.stack([w[a + f"{n}_layernorm.weight"] for n in "qk"])
+            return _Layer(*common, True, place, qkv, w[a + "out_proj.weight"], norms)
         c = p + "conv."
-        return _Layer(
-            *common, False, place, w[c + "in_proj.weight"], w[c + "out_proj.weight"], taps=w[c + "conv.weight"][:, 0]
-        )
+        taps = w[c + "conv.weight"][:, 0]
+        return _Layer(*common, False, place, w[c + "in_proj.weight"], w[c + "out_proj.weight"], taps)
 
     def _rms(self, x: Tensor, weight: Tensor) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), weight, self.eps)
@@ -113,11 +106,10 @@ class NanoEngine:
 
     def _qkv(self, layer: _Layer, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key, value, each [..., heads, head]."""
-        assert layer.q_norm is not None and layer.k_norm is not None
         y = F.linear(h, layer.inner)
         y = y.view(*y.shape[:-1], -1, self.head)
         q, k, v = torch.split(y, [self.heads, self.kv, self.kv], -2)
-        q, k = self._rms(q, layer.q_norm), self._rms(k, layer.k_norm)
+        q, k = self._rms(q, layer.own[0]), self._rms(k, layer.own[1])
         return self._rotate(q, cos, sin), self._rotate(k, cos, sin), v
 
     def _ffn(self, layer: _Layer, x: Tensor) -> Tensor:
@@ -140,11 +132,10 @@ class NanoEngine:
                 mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
                 mixed = mixed[0].transpose(0, 1).reshape(padded, self.width)
             else:
-                assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
                 bz = F.pad(b * z, (0, 0, self.reach, 0))
                 taps.append(bz[length : length + self.reach].clone())
-                mixed = c * sum(bz[j : j + padded] * layer.taps[:, j] for j in range(self.reach + 1))
+                mixed = c * sum(bz[j : j + padded] * layer.own[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
         return cached, taps, self._logits(x[length - 1 : length])[0]
 
@@ -158,9 +149,8 @@ class NanoEngine:
         longest = self._rounded(int(position.max()) + 1)
         at = self.position[: len(x)]
         cos, sin = self.cos[at][:, None], self.sin[at][:, None]
-        hidden_from = torch.zeros(n, 1, 1, longest).masked_fill_(
-            (torch.arange(longest)[None] > position[:, None])[:, None, None], -1e9
-        )
+        hidden = torch.arange(longest) > position[:, None, None, None]
+        hidden_from = torch.zeros(n, 1, 1, longest).masked_fill_(hidden, -1e9)
         for layer in self.layers:
             h, i = self._rms(x, layer.operator_norm), layer.place
             if layer.attention:
@@ -172,10 +162,9 @@ class NanoEngine:
                 mixed = torch.matmul(scores.softmax(-1), values).reshape(n, self.width)
                 mixed = F.pad(mixed, (0, 0, 0, len(x) - n)) if n < len(x) else mixed
             else:
-                assert layer.taps is not None
                 b, c, z = F.linear(h, layer.inner).chunk(3, -1)
                 seen = torch.cat([self.taps[i, : len(x)], (b * z)[:, None]], 1)
-                mixed = c * (seen * layer.taps.T).sum(1)
+                mixed = c * (seen * layer.own.T).sum(1)
                 self.taps[i, :n] = seen[:n, 1:]
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
         return self._logits(x)[:n]
@@ -244,8 +233,7 @@ class NanoEngine:
                 r.finish_reason = "stop"
             else:
                 r.output.append(token)
-                full = len(r.prompt) + len(r.output) >= self.max_length
-                if len(r.output) >= r.max_tokens or full:
+                if len(r.output) >= min(r.max_tokens, self.max_length - len(r.prompt)):
                     r.finish_reason = "length"
             if r.finish_reason:
                 ended.append(r)

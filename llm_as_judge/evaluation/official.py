@@ -30,15 +30,16 @@ _NAMES: Mapping[Metric, tuple[Sequence[str], Sequence[str]]] = {
 def official(groups: Sequence[Group]) -> dict[str, Estimate]:
     """The metric as means by name, the headline one first, over the groups of a dataset's problems."""
     metric, verdicts = metric_of(groups[0].problem.question), [group.verdicts for group in groups]
-    correct = [[verdict.correct for verdict in own] for own in verdicts]
+    known = [[verdict.correct for verdict in own if verdict.correct is not None] for own in verdicts]
     scores = [[verdict.scores for verdict in own] for own in verdicts]
     if named := {_OWN[verdict.tier] for own in verdicts for verdict in own if verdict.tier in _OWN}:
         return {named.pop(): estimate(right(groups)), MEAN_SCORE: estimate(_worth(groups))}
     if metric == "pass@k":
-        most = max(map(len, correct), default=1)
-        return {f"pass@{k}": estimate([_pass(c, k) for c in correct]) for k in dict.fromkeys((1, most))}
+        sizes = dict.fromkeys((1, max(map(len, verdicts))))
+        shares = {k: [pass_at_k(len(c), sum(c), k) if len(c) >= k else None for c in known] for k in sizes}
+        return {f"pass@{k}": estimate(passed) for k, passed in shares.items()}
     scored = any(any(samples) for samples in scores)
-    if metric not in _NAMES or (not scored and any(c is not None for samples in correct for c in samples)):
+    if metric not in _NAMES or (not scored and any(known)):
         return {BY_RULES: estimate(right(groups))}
     everywhere, somewhere = _NAMES[metric]
     values = {name: [share([s.get(name) for s in own]) for own in scores] for name in (*everywhere, *somewhere)}
@@ -74,8 +75,3 @@ def mean_score(groups: Sequence[Group]) -> Estimate | None:
 
 def _worth(groups: Sequence[Group]) -> list[float | None]:
     return [share([v.worth for v in group.verdicts if v.correct is not None]) for group in groups]
-
-
-def _pass(correct: Sequence[bool | None], k: int) -> float | None:
-    known = [c for c in correct if c is not None]
-    return pass_at_k(len(known), sum(known), k) if len(known) >= k else None

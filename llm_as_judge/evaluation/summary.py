@@ -38,6 +38,7 @@ class Summary:
     first: "Summary | None" = None  # as if there were only first attempts; None if nothing was repaired
 
     def as_json(self) -> dict[str, Any]:
+        first = self.first
         return {
             **as_json({"overall": self.overall, "valid_rate": self.valid_rate, **self.domains}),
             "official": {
@@ -51,7 +52,8 @@ class Summary:
             "without_operators": self.idle,
             "executor_tokens": self.tokens,
             **picked(self, "abstained between outcomes invalid shapes seconds cost repaired"),
-            "first_attempt": self.first and _outline(self.first),
+            "first_attempt": first
+            and as_json({"overall": first.overall, "valid_rate": first.valid_rate}) | {"executor_tokens": first.tokens},
         }
 
 
@@ -101,11 +103,6 @@ def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
         name = f"{benchmark}_{dataset}" if benchmark in found else benchmark
         found[name] = replace(summarise(own), official={name: official(own)})
     return found
-
-
-def _outline(summary: Summary) -> dict[str, Any]:
-    shares = as_json({"overall": summary.overall, "valid_rate": summary.valid_rate})
-    return {**shares, "executor_tokens": summary.tokens}
 
 
 def _between(groups: Sequence[Group]) -> tuple[float, float]:

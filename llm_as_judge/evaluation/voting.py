@@ -21,7 +21,7 @@ from llm_as_judge.evaluation.records import Ledger
 from llm_as_judge.judging.own import AnyJudge
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.public_test import RunCode, first_failure
-from llm_as_judge.types import Group, Kind, Problem, Question, Rollout
+from llm_as_judge.types import Group, Kind, Problem, Rollout
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 from llm_as_judge.workflow.text import class_text
 
@@ -52,14 +52,13 @@ async def self_consistency(
         if not spent * drafts < tokens or drafts == MOST:
             break
         drafts = min(MOST, max(drafts + 1, math.ceil(tokens / spent) if spent else MOST))
-    return drafts, [await _voted(group, run_code) for group in groups]
-
-
-async def _voted(group: Group, run_code: RunCode) -> Group:
-    chosen = await _chosen(group, run_code)
-    calls = tuple(call for draft in group.rollouts for call in draft.calls)
-    run = replace(chosen.execution, calls=calls, seconds=sum(draft.seconds for draft in group.rollouts))
-    return Group(group.problem, [replace(chosen, execution=run)])
+    voted = []
+    for group in groups:
+        chosen = await _chosen(group, run_code)
+        calls = tuple(call for draft in group.rollouts for call in draft.calls)
+        run = replace(chosen.execution, calls=calls, seconds=sum(draft.seconds for draft in group.rollouts))
+        voted.append(Group(group.problem, [replace(chosen, execution=run)]))
+    return drafts, voted
 
 
 async def _chosen(group: Group, run_code: RunCode) -> Rollout:
@@ -92,9 +91,4 @@ async def best_constants(training: Sequence[Problem], judge: AnyJudge) -> dict[s
 
 def constant_author(answers: Mapping[str, str]) -> Given:
     """Writes workflows that answer with the constant of the question's dataset, empty for an unknown one."""
-
-    def source(question: Question) -> str:
-        answer = answers.get(question.dataset, "")
-        return class_text([], f"return {answer!r}, 0.0", question.kind == "code")
-
-    return Given(source)
+    return Given(lambda q: class_text([], f"return {answers.get(q.dataset, '')!r}, 0.0", q.kind == "code"))

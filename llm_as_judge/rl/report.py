@@ -78,14 +78,13 @@ def step_report(
     stale = [version - r.completion.policy_version for r in rollouts]
     domains = sorted({r.problem.question.domain for r in scored})
     terms = dict.fromkeys(name for r in scored for name in r.reward.terms)
+    graded = any(r.verdict.score is not None for r in scored)
     return StepReport(
         step=step,
         reward_mean=_mean(rewards),
         reward_std=statistics.pstdev(rewards) if rewards else math.nan,
         accuracy=_mean([r.verdict.correct is True for r in scored]),
-        score=_mean([r.verdict.worth for r in scored])
-        if any(r.verdict.score is not None for r in scored)
-        else math.nan,
+        score=_mean([r.verdict.worth for r in scored if graded]),
         valid_rate=_mean([r.valid for r in rollouts if r.execution.outcome != "fault"]),
         domain_accuracy={
             d: _mean([r.verdict.correct is True for r in scored if r.problem.question.domain == d]) for d in domains

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
+from matplotlib.figure import Figure
+
 from llm_as_judge.evaluation.analysis import ENDS, Story
 from llm_as_judge.evaluation.intervals import Estimate, mean_known
 from llm_as_judge.events import EvalEvent, StepReport
@@ -23,7 +26,7 @@ _COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728", "all": "black
 _SHAPES = 8  # of a domain
 _LONGEST = 60  # characters of a name
 _WINDOW = 10  # steps that a line is averaged over
-_STYLE = {
+_STYLE: Any = {
     "svg.fonttype": "none", "svg.hashsalt": "report", "text.parse_math": False, "font.size": 9, "axes.grid": True,
     "axes.spines.top": False, "axes.spines.right": False, "axes.grid.axis": "y", "grid.color": "#e8ebf0",
     "axes.axisbelow": True, "legend.frameon": False, "figure.constrained_layout.use": True,
@@ -46,7 +49,8 @@ def learning_curve(
     a band shows the accuracy from all abstentions wrong to all right.
     """
     numbers = [step.step for step in steps]
-    figure, (left, right) = _pyplot().subplots(1, 2, figsize=(11, 4), constrained_layout=True)
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
     for name, shares in _accuracies(steps).items():
         left.plot(numbers, running(shares), label=name, color=_COLOURS.get(name))
     if any(step.abstained for step in steps):
@@ -75,7 +79,8 @@ def learning_curve(
 
 def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Row]", path: Path) -> None:
     """Accuracy against executor tokens, with the Pareto front as a line. Every row has a number; bounds are hollow."""
-    figure, axes = _pyplot().subplots(figsize=(8.6, 5), constrained_layout=True)
+    figure = Figure(figsize=(8.6, 5), layout="constrained")
+    axes = figure.subplots()
     for number, one in enumerate(compared, 1):
         row, share = one.row, one.row.overall
         if not share.n:
@@ -127,7 +132,7 @@ def plots(story: Story) -> Iterator[Plot]:
         "Executor tokens": ("Per workflow.", each("executor_tokens")),
         "Time": ("Seconds of a step by phase.", named("seconds")),
     }
-    with _pyplot().rc_context(_STYLE):
+    with matplotlib.rc_context(_STYLE):
         for heading, (note, lines) in curves.items():
             if lines:
                 yield Plot(heading, note, _curves(steps, lines, story.log.evals if heading == "Accuracy" else ()))
@@ -152,7 +157,8 @@ def _validations(axis: Any, evals: Sequence[EvalEvent]) -> None:
 
 
 def _curves(steps: Sequence[StepReport], lines: Mapping[str, Sequence[float]], evals: Sequence[EvalEvent]) -> str:
-    figure, axis = _pyplot().subplots(figsize=(5.6, 3))
+    figure = Figure(figsize=(5.6, 3))
+    axis: Any = figure.subplots()
     numbers = [step.step for step in steps]
     for i, (name, values) in enumerate(lines.items()):
         colour, marker = _COLOURS.get(name, f"C{i}"), "o" if len(numbers) == 1 else ""
@@ -166,7 +172,8 @@ def _curves(steps: Sequence[StepReport], lines: Mapping[str, Sequence[float]], e
 
 
 def _shapes(story: Story, domains: Sequence[Domain]) -> str:
-    figure, axes = _pyplot().subplots(len(domains), 1, figsize=(11.6, 2.5 * len(domains)), squeeze=False)
+    figure = Figure(figsize=(11.6, 2.5 * len(domains)))
+    axes = figure.subplots(len(domains), 1, squeeze=False)
     for axis, domain in zip(axes.flat, domains, strict=True):
         before, after = (counts.get(domain, Counter()) for counts in (story.before, story.after))
         names = [name for name, _ in (before + after).most_common(_SHAPES)][::-1]
@@ -184,30 +191,14 @@ def _cut(name: str) -> str:
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
 
 
-def _pyplot() -> Any:
-    """matplotlib without a display; imported when something is drawn."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    return pyplot
-
-
-def _drawn(figure: Any, form: str, **options: Any) -> bytes:
-    drawn = io.BytesIO()
-    try:
-        figure.savefig(drawn, format=form, **options)
-    finally:
-        _pyplot().close(figure)
-    return drawn.getvalue()
-
-
 def _svg(figure: Any) -> str:
-    image = _drawn(figure, "svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}"
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(drawn.getvalue()).decode()}"
 
 
 def _write(figure: Any, path: Path) -> None:
     """Writes the figure in the format of the file's suffix, whole or not at all."""
-    write_whole(path, _drawn(figure, path.suffix.lower().removeprefix("."), dpi=110, bbox_inches="tight"))
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=path.suffix.lower().removeprefix("."), dpi=110, bbox_inches="tight")
+    write_whole(path, drawn.getvalue())

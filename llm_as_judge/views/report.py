@@ -6,15 +6,14 @@ Texts of models and datasets are escaped, and characters that would hide or reor
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from importlib.resources import files
 from typing import Any
 
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.evaluation.analysis import Line, Shown, Story
+from llm_as_judge.evaluation.analysis import Story
 from llm_as_judge.evaluation.intervals import mean_known
-from llm_as_judge.files import cut, picked
+from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS, in_order
 from llm_as_judge.views.charts import plots
 from llm_as_judge.views.terminal import figure, judge_line, plan_cells, recorded
@@ -40,23 +39,25 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 def report_page(story: Story) -> str:
     """The whole page; the story must have a step."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"text": text, "code": code}
+    environment.filters |= {"text": text, "code": code, "meaning": meaning, "recorded": recorded, "figure": figure}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     results = story.results
     ratios = story.log.run.settings.get("data", {}).get("domain_ratios", dict.fromkeys(DOMAINS, 1.0))
     domains = in_order(domain for domain, ratio in ratios.items() if ratio)
-    plans = plan_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)
+    measured = {"untrained policy": results.get("before"), "trained policy": results.get("after")}
+    measured |= results.get("baselines") or {}
     return template.render(
-        title=text(story.log.path.stem),
+        title=story.log.path.stem,
         facts=_facts(story),
         tiles=_tiles(story),
         domains=domains,
-        heldout=_heldout(results, domains),
-        plans=[(text(plan, 200), *map(str.strip, cells)) for plan, cells in plans],
+        heldout={name: row for name, row in measured.items() if row},
+        plans=list(plan_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)),
         judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
-        tables=[(dimension, _rows(lines)) for dimension, lines in story.analysis.by.items() if lines],
-        rollouts=[("Best rollouts", _rollouts(story.best)), ("Worst rollouts", _rollouts(story.worst))],
+        tables={name: list(lines.items())[:_ROWS] for name, lines in story.analysis.by.items() if lines},
+        cells=line_cells,
+        rollouts={"Best rollouts": story.best, "Worst rollouts": story.worst},
         settings=text(json.dumps(story.log.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
         colours=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
     )
@@ -72,9 +73,9 @@ def code(source: str) -> Markup:
     return Markup(highlight(text(source), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
-def _facts(story: Story) -> list[tuple[str, str]]:
+def _facts(story: Story) -> dict[str, str]:
     run, first, last = story.log.run, story.log.steps[0], story.log.steps[-1]
-    facts = {
+    return {
         "run": run.id,
         "policy": run.setting("model", "model_name"),
         "executor": run.setting("executor", "model"),
@@ -82,7 +83,6 @@ def _facts(story: Story) -> list[tuple[str, str]]:
         "first step": f"{datetime.fromtimestamp(first.time, timezone.utc):%Y-%m-%d %H:%M} UTC",
         "duration": str(timedelta(seconds=round(story.log.seconds))),
     }
-    return [(name, text(value)) for name, value in facts.items() if value]
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
@@ -98,31 +98,3 @@ def _tiles(story: Story) -> list[tuple[str, str, str]]:
     tokens = f"cost {total.cost:.4g} with cached replies, {total.unscored:,} rollouts unscored"
     tiles.append((f"executor tokens, {total.rollouts:,} rollouts", figure(total.executor_tokens, ",.0f"), tokens))
     return tiles
-
-
-def _heldout(results: Mapping[str, Any], domains: Sequence[str]) -> list[tuple[str, ...]]:
-    """Rows of the held-out evaluations: name, accuracies, valid share, executor tokens per problem."""
-    named = {"untrained policy": results.get("before"), "trained policy": results.get("after")}
-    named |= results.get("baselines") or {}
-    shares = ("overall", *domains, "valid_rate")
-    return [
-        (text(name, 200), *(recorded(row, share) for share in shares), figure(row.get("executor_tokens"), ",.0f"))
-        for name, row in named.items()
-        if row
-    ]
-
-
-def _rows(lines: Mapping[str, Line]) -> list[tuple[str, ...]]:
-    """Rows of a dimension's table, the most frequent first."""
-    return [(text(meaning(key), 200), *line_cells(line)) for key, line in list(lines.items())[:_ROWS]]
-
-
-def _rollouts(shown: Sequence[Shown]) -> list[dict[str, Any]]:
-    return [
-        {
-            **picked(one, "rollout step question"),
-            "verdict": {True: "right", False: "wrong", None: "unscored"}[one.rollout.verdict.correct],
-            "lint": [meaning(finding.code) for finding in one.rollout.execution.findings],
-        }
-        for one in shown
-    ]

@@ -83,12 +83,14 @@ class TerminalProgress:
             self._bar.remove_task(self._tasks.pop(what))
 
 
-def make_table(title: str, first: str, *others: str) -> Table:
+def make_table(title: str, first: str, *others: str, rows: Iterable[Sequence[str]] = ()) -> Table:
     """A table whose first column is text and whose other columns are numbers."""
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(first, overflow="fold", max_width=60)
     for heading in others:
         table.add_column(Text(heading), justify="right")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
@@ -242,10 +244,8 @@ def judge_line(judge: Mapping[str, Any]) -> str:
 
 def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
     domains = in_order(domain for own in accuracies.values() for domain in own)
-    table = make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *domains)
-    for plan, cells in plan_cells(accuracies, learned, domains):
-        table.add_row(plan, *cells)
-    return table
+    rows = ((plan, *cells) for plan, cells in plan_cells(accuracies, learned, domains))
+    return make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *domains, rows=rows)
 
 
 def plan_cells(
@@ -259,9 +259,7 @@ def plan_cells(
 
 def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Domain, Mapping[str, int]]) -> Table:
     """The three most frequent shapes of each domain, before and after."""
-    table = Table(title="What the policy writes", box=SIMPLE_HEAD)
-    for heading in ("domain", "before", "after"):
-        table.add_column(heading)
+    table = Table("domain", "before", "after", title="What the policy writes", box=SIMPLE_HEAD)
     for domain in after:
         table.add_row(domain, _top(before.get(domain, {})), _top(after[domain]))
     return table

@@ -45,6 +45,7 @@ from llm_as_judge.workflow.lint.check import Facts, lint
 _LLM_CALLS_PER_CALL = 4
 #: Texts whose facts are cached, because a trained policy writes the same ones again and again.
 _LINTED = 1024
+_FACTS = "findings shape digest"  # those that an execution has
 
 
 class Executor(NamedTuple):
@@ -107,7 +108,7 @@ class WorkflowRunner:
         """The outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
         facts = self._read(source, question.entry_point, self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
-        return Execution("invalid", None, error="; ".join(fatal), **_said(facts)) if fatal else None
+        return Execution("invalid", None, error="; ".join(fatal), **picked(facts, _FACTS)) if fatal else None
 
     async def feedback(self, execution: Execution, question: Question) -> str:
         """What the policy is told about an attempt (``workflow.feedback``); empty if there is nothing to repair."""
@@ -134,7 +135,7 @@ class WorkflowRunner:
         )
         finished = tuple(record.finished() for record in calls.records)
         crashes = tuple(record.crash for record in calls.records if record.crash)
-        return replace(result, calls=finished, crashes=crashes, **_said(facts))
+        return replace(result, calls=finished, crashes=crashes, **picked(facts, _FACTS))
 
 
 class _Calls:
@@ -290,10 +291,6 @@ class Budget:
         finally:
             self.tokens += reservation.tokens - tokens
             self.cost += reservation.cost - cost
-
-
-def _said(facts: Facts) -> dict[str, Any]:
-    return picked(facts, "findings shape digest")
 
 
 @contextmanager
