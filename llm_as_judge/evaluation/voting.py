@@ -68,7 +68,7 @@ async def _chosen(problem: Problem, drafts: Sequence[RolloutEvent], run_code: Ru
     answered = [draft for draft in drafts if draft.outcome == "finished"] or list(drafts)
     if question.kind == "code":
         for draft in answered:
-            source = defining_block(draft.answer or "", question.entry_point or "")
+            source = defining_block(draft.answer or "", question.entry_point or "", question.text)
             if await first_failure(run_code, question, source) is None:
                 return draft
         return answered[0]
