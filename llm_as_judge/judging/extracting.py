@@ -5,17 +5,28 @@ anything. The host checks that the copy is a short part of the reply. What is no
 """
 
 import re
+from collections import Counter
 from fractions import Fraction
 
-from llm_as_judge.answers.extraction import visible
+from llm_as_judge.answers.code import blocks
+from llm_as_judge.answers.extraction import statement, visible
+from llm_as_judge.answers.nonanswers import EDGES
 from llm_as_judge.answers.notation import clean, number, tight
 from llm_as_judge.answers.typed import numbers_in, plain
 from llm_as_judge.judging import prompts
+from llm_as_judge.judging.asking import json_objects, without_thinking
 from llm_as_judge.judging.prompts import fence
 
 #: Words of a copy.
 LONGEST_COPY = 25
 _LABEL = re.compile(r"\A(?:final )?(?:answer|copy)\W{0,3}[:\uff1a]\W*", re.IGNORECASE)
+#: Few words before a copy, none of which denies it; the number of an item.
+_LEAD = re.compile(r"\A(?:\d{1,2}[.)]|(?!.*(?:\bnot?\b|n[\'\u2019]t\b))[^:\uff1a\n]{1,40}?(?:\bis|[:\uff1a]))\s+", re.I)
+#: Other ways to write a fraction, an ordinal, a percentage and a negative number.
+_SAME = (
+    (r"\\[dtc]?frac\{(\d+)\}\{(\d+)\}", r"\1/\2"), (r"(\d)(?:st|nd|rd|th)\b", r"\1"),
+    (r"(?i)(?<=\d) ?per ?cent\b", "%"), (r"(?i)(?<!\w )\bminus (?=\w)|(?<=is )minus (?=\w)", "negative "),
+)  # fmt: skip
 _MARKUP = re.compile(r"[*`$]|\\[()\[\]]|\\(?:boxed|text|fbox)(?![A-Za-z])|[{}]")
 
 
@@ -25,11 +36,19 @@ def build(question: str, reply: str, attempt: int) -> str:
     return asked + prompts.EXTRACT_RETRY_LINE.format(words=LONGEST_COPY) * attempt
 
 
-def read_copy(said: str) -> str:
-    """The copy that a model's reply is; empty for none."""
-    line = said.rpartition("</think>")[2].strip().partition("\n")[0]
-    copy = _LABEL.sub("", line).strip("\"'`*\u201c\u201d ").rstrip("\"'`*\u201c\u201d .")
-    return "" if re.match(r"NONE\b", copy) else copy
+def read_copy(said: str, reply: str = "") -> str:
+    """The copy that a model's reply is: its statement, or the first or last line, with or without a lead.
+
+    The one that is a part of ``reply``; empty only for NONE.
+    """
+    text = "\n".join(blocks(shown := without_thinking(said))) or shown.strip()
+    values = [value for each in json_objects(text) for value in each.values()]
+    lines = ["".join(map(str, values))] if len(values) == 1 else [line for line in text.split("\n") if line.strip()]
+    found = [_LABEL.sub("", line) for line in (lines or [said])[:: max(1, len(lines) - 1)]]
+    found = [*found, statement(text, "qa") or "", *(_LEAD.sub("", line) for line in found)]
+    copies = [copy.strip("\"'`*\u201c\u201d ").rstrip("\"'`*\u201c\u201d .") for copy in found]
+    copy = next((copy for copy in copies if copy and is_part(copy, reply)), copies[0])
+    return "" if re.match(r"NONE\b", copies[0]) else copy or said
 
 
 def is_part(copy: str, reply: str) -> bool:
@@ -37,7 +56,10 @@ def is_part(copy: str, reply: str) -> bool:
 
     No part ends within a number or a word: ``5`` is no part of ``-5``, ``3.5`` or ``15``.
     """
-    words, shown = plain(copy).split(), visible(reply)
+    shown = visible(reply)
+    for pattern, new in _SAME:
+        copy, shown = (re.sub(pattern, new, text) for text in (copy, shown))
+    words = plain(copy).split()
     if not words or len(words) > LONGEST_COPY:
         return False
     if (value := number(clean(copy))) is not None and Fraction(value) in numbers_in(shown):
@@ -48,4 +70,12 @@ def is_part(copy: str, reply: str) -> bool:
     after += r"(?![a-z])" if re.search(r"[a-z]\Z", short) else ""
     if short and re.search(rf"{before}{re.escape(short)}{after}", long):
         return True
-    return not re.search(r"\d", copy) and set(words) <= set(plain(shown).split())
+    if re.search(r"\d", copy):
+        return len(words) > 1 and Counter(_tokens(re.sub(r"(?<=\d)-(?=\d)", " ", short))) <= Counter(_tokens(long))
+    return set(words) <= set(plain(shown).split())
+
+
+def _tokens(text: str) -> list[str]:
+    """Words, and numbers with their signs."""
+    tokens = (token.strip(EDGES) for token in re.split(r"[\s=]+|(?<!\d)[,;:]|[,;:](?!\d)", text))
+    return [token for token in tokens if token and token != "and"]
