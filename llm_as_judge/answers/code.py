@@ -26,7 +26,7 @@ _ANY = re.compile(r"(?:```|~~~)[^`~\n]*\n(.*?)(?:```|~~~|\Z)", re.DOTALL)
 _LINES = re.compile(r"^([ \t]*(?:```|~~~))[^`~\n]*\n(.*?)(?:^\1[ \t]*\r?$|\Z)", re.DOTALL | re.MULTILINE)
 #: Parts of a reply that are compared, and lines of one without fences that begin a statement: the last ones.
 _MOST_PARTS, _MOST_STATEMENTS = 60, 1000
-_LONGEST_OPEN = 50  # statements in a text or brackets that are open at the beginning of a line
+_LONGEST_OPEN = 6  # lines of a statement that begin without indentation
 _STATEMENT = re.compile(r"\n(?=[^\s)\]}])(?!(?:else|elif|except|finally)\b)")
 #: Tags, special tokens and backticks at the edges of a line.
 _EDGES = re.compile(r"(?m)^(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`+)+|(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`+)+\r?$")
@@ -72,8 +72,11 @@ def defining_block(text: str, name: str, prompt: str = "") -> str:
     given = ([block for block in fenced if defines(block, name)] or fenced or [text.strip("\r\n").rstrip()])[-1]
     if len(text) + len(prompt) > _LONGEST_COMPARED:
         return given
-    lines = [match.group(2).strip("\r\n").rstrip() for match in _LINES.finditer(text)]
-    chosen = _chosen(lines, name) or _chosen(fenced, name) or _chosen(_runs(text), name)
+    chosen = (
+        _chosen([match.group(2).rstrip() for match in _LINES.finditer(text)], name)
+        or _chosen(fenced, name)
+        or _chosen(_runs(text), name)
+    )
     if not chosen and prompt and not _chosen(_runs(prompt), name):
         body = given if given[:1].isspace() else indent(given, "    ")
         chosen = _chosen(_runs(f"{prompt.rstrip()}\n{body}"), name)
@@ -104,12 +107,12 @@ def _used(place: int, names: Sequence[tuple[set[str], set[str]]]) -> list[int]:
     used, (bound, loaded) = list[int](), names[place]
     others = [*reversed(range(place)), *range(place + 1, len(names))]
     while missing := loaded - bound - set(dir(builtins)):
-        binding = [i for each in (missing, {"*"}) for i in others if names[i][0] & each]
-        if not binding:
+        found = next((i for each in (missing, {"*"}) for i in others if names[i][0] & each), None)
+        if found is None:
             break
-        used.append(binding[0])
-        others.remove(binding[0])
-        bound, loaded = (a | b for a, b in zip((bound, loaded), names[binding[0]], strict=True))
+        used.append(found)
+        others.remove(found)
+        bound, loaded = (a | b for a, b in zip((bound, loaded), names[found], strict=True))
     return sorted(used)
 
 
@@ -120,11 +123,8 @@ def _binds(source: str, name: str) -> bool:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
                 if not all(map(_is_idle, node.body)):
                     return True
-            case (
-                ast.Assign(targets=[ast.Name(id=bound)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=bound), value=ast.expr() as value)
-            ):
-                if bound == name and (isinstance(value, ast.Lambda) or name not in names_in(value)):
+            case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
+                if isinstance(value, ast.Lambda) or name not in names_in(value):
                     return True
     return False
 
@@ -153,25 +153,15 @@ def _runs(text: str) -> list[str]:
     lines = _STATEMENT.split(text if parses(text) else _EDGES.sub("", text))[-_MOST_STATEMENTS:]
     runs, place = [list[str]()], 0
     while place < len(lines):
-        end, last = place + 1, min(len(lines), place + _LONGEST_OPEN)
-        while end < last and _is_open("\n".join(lines[place:end])):
-            end += 1
-        if not parses("\n".join(lines[place:end])):
-            end = place + 1
-        code = "\n".join(lines[place:end])
-        if not parses(code):
+        ends = range(place + 1, min(place + _LONGEST_OPEN, len(lines)) + 1)
+        end = next((end for end in ends if parses("\n".join(lines[place:end]))), None)
+        code = "\n".join(lines[place:end]) if end else ""
+        if not code:
             runs.append([])
         elif not all(map(_is_idle, body := quiet_parse(code).body)) or not names_in(*body):
             runs[-1].append(code)
-        place = end
+        place = end or place + 1
     return ["\n".join(run).strip("\r\n").rstrip() for run in runs if run]
-
-
-def _is_open(source: str) -> bool:
-    """Whether a statement goes on after ``source``: a decorator, an open text or an open bracket."""
-    opened, closed = (sum(map(source.count, signs)) for signs in ("([{", ")]}"))
-    quotes = source.count('"""') % 2 + source.count("'''") % 2
-    return opened > closed or quotes > 0 or source.rpartition("\n")[2].startswith("@")
 
 
 def names_in(*nodes: ast.AST) -> set[str]:
