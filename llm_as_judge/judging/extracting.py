@@ -1,7 +1,7 @@
 """The final answer of a reply, copied out by a model that does not see the reference.
 
 A sentence such as "identical to the reference" can be believed by the model that compares; a copied answer cannot claim
-anything. The host checks that the copy is a short part of the reply. What is no such copy is no answer.
+anything. The host checks that the copy is a short part of the reply; what is no such copy is asked for again.
 """
 
 import re
@@ -52,7 +52,7 @@ def read_copy(said: str, reply: str = "") -> str:
 
 
 def is_part(copy: str, reply: str) -> bool:
-    """Whether ``copy`` is a short part of ``reply``: its words in their order, or a number that is written otherwise.
+    """Whether ``copy`` is a short part of ``reply``: some of its words and numbers, which may be written otherwise.
 
     No part ends within a number or a word: ``5`` is no part of ``-5``, ``3.5`` or ``15``.
     """
@@ -64,18 +64,19 @@ def is_part(copy: str, reply: str) -> bool:
         return False
     if (value := number(clean(copy))) is not None and Fraction(value) in numbers_in(shown):
         return True
-    short, long = (tight(_MARKUP.sub("", fence(text).casefold())) for text in (copy, shown))
+    said, told = (_MARKUP.sub("", fence(text).casefold()) for text in (copy, shown))
+    short, long = tight(said), tight(told)
     before, after = (r"(?<![\d.,/^-])", r"(?![\d/^%]|[.,]\d|-\d)") if re.search(r"\d", copy) else ("", "")
     before += r"(?<![a-z])" if re.match("[a-z]", short) else ""
     after += r"(?![a-z])" if re.search(r"[a-z]\Z", short) else ""
     if short and re.search(rf"{before}{re.escape(short)}{after}", long):
         return True
     if re.search(r"\d", copy):
-        return len(words) > 1 and Counter(_tokens(re.sub(r"(?<=\d)-(?=\d)", " ", short))) <= Counter(_tokens(long))
+        return len(words) > 1 and _tokens(re.sub(r"(?<=\d)-(?=\d)", " ", said)) <= _tokens(told)
     return set(words) <= set(plain(shown).split())
 
 
-def _tokens(text: str) -> list[str]:
+def _tokens(text: str) -> Counter[str]:
     """Words, and numbers with their signs."""
     tokens = (token.strip(EDGES) for token in re.split(r"[\s=]+|(?<!\d)[,;:]|[,;:](?!\d)", text))
-    return [token for token in tokens if token and token != "and"]
+    return Counter(token for token in tokens if token and token != "and")
