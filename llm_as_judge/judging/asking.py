@@ -125,7 +125,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
         if (place := text.find("{", place)) < 0:
             return
         try:
-            loaded, place = json.JSONDecoder(object_pairs_hook=_once).raw_decode(text, place)
+            loaded, place = json.JSONDecoder().raw_decode(text, place)
         except (ValueError, RecursionError):
             place += 1
         else:
@@ -134,9 +134,3 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 def without_thinking(text: str) -> str:
     return _THINKING.split(_THOUGHT.split(text)[-1])[0]
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) < len(pairs):
-        raise ValueError("a key is given twice")
-    return found

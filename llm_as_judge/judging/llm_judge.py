@@ -4,7 +4,7 @@ The judge first copies the final answer out of a long candidate (``extracting``)
 (``answers.typed``), and the judge only text, as two short strings. Every field of a prompt is fenced
 (``prompts.fence``). A reply must have exactly one verdict, outside the reasoning. If it was cut off or has none, the
 judge is asked once more with more tokens and another wording (an identical request cannot help at temperature 0), then
-it abstains. An abstention is never a wrong answer.
+it abstains. An abstention is never a wrong answer; what an answer alone causes is (``asking.fitting``).
 """
 
 import asyncio
@@ -57,17 +57,16 @@ def parse_verdict(text: str) -> bool | None:
 def parse_json_verdict(text: str) -> bool | None:
     """``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
     said = [found["true_false"] for found in json_objects(text) if "true_false" in found]
-    return said[0] if len(said) == 1 and isinstance(said[0], bool) else None
+    return said[0] if len(said) == text.count('"true_false"') == 1 and isinstance(said[0], bool) else None
 
 
 def _read(text: str) -> bool | None:
     """The verdict of tags and JSON together; None if words on its line follow it, or deny it before."""
     text = without_thinking(text)
     forms = ((parse_json_verdict, '"true_false"'), (parse_verdict, "<true_false>"))
-    said = {parse(text) for parse, mark in forms if mark in text.casefold()}
-    parts = _MARK.split(text)
+    said, parts = [parse(text) for parse, mark in forms if mark in text.casefold()], _MARK.split(text)
     whole = _TAIL.match(parts[-1]) and not _DENIED.search(re.split(r"[.,;:>\n]", parts[0])[-1])
-    return said.pop() if len(said) == 1 and whole else None
+    return said[0] if whole and len({*said}) == 1 else None
 
 
 class LLMJudge:

@@ -144,25 +144,18 @@ GET, TELL, SOLVE = "n = int(input())", "print(n * n)", "def solve(n):\n    retur
 CALLED = "def main():\n    n = int(input())\n    print(n * n)"
 WHOLE = f"{GET}\n{TELL}"
 PROGRAMS = (
-    ((GET, TELL), f"{GET}\n\n{TELL}"),
-    ((WHOLE, TELL), WHOLE),
-    ((WHOLE, "n * n"), WHOLE),
-    ((CALLED, "if 1:\n    main()"), f"{CALLED}\n\nif 1:\n    main()"),
-    ((WHOLE, "print('so it prints 9')"), WHOLE),
+    ((GET, TELL), f"{GET}\n\n{TELL}"), ((WHOLE, TELL), WHOLE), ((WHOLE, "n * n"), WHOLE),
+    ((CALLED, "if 1:\n    main()"), f"{CALLED}\n\nif 1:\n    main()"), ((WHOLE, "print('so it prints 9')"), WHOLE),
     ((f"{SOLVE}\n{GET}\nprint(solve(n))", "print(solve(2))"), f"{SOLVE}\n{GET}\nprint(solve(n))"),
-    ((f"The program:\n{WHOLE}\nimport it as you like.",), WHOLE),
-    ((f"<sol>\n{WHOLE}\n</sol>",), WHOLE),
-)
+    ((f"The program:\n{WHOLE}\nimport it as you like.",), WHOLE), ((f"<sol>\n{WHOLE}\n</sol>",), WHOLE),
+)  # fmt: skip
 
 
 def test_the_block_that_defines_the_function_is_judged_with_what_it_uses() -> None:
-    told = {fenced(USE): ""}
-    said = [(reply, code, defining_block(reply, "f", told.get(reply, PROMPT))) for reply, code in REPLIES]
-    wrong = [(reply, found) for reply, code, found in said if found != code]
+    told = [(reply, "f", code, "" if reply == fenced(USE) else PROMPT) for reply, code in REPLIES]
     for parts, code in PROGRAMS:
-        reply = "\nthen\n".join(map(fenced, parts)) if len(parts) > 1 else parts[0]
-        wrong += [(reply, found)] if (found := defining_block(reply, PROGRAM)) != code else []
-    assert not wrong
+        told.append(("\nthen\n".join(map(fenced, parts)) if len(parts) > 1 else parts[0], PROGRAM, code, ""))
+    assert not [(reply, s) for reply, name, code, asked in told if (s := defining_block(reply, name, asked)) != code]
 
 
 def test_squad_metrics_are_the_official_ones() -> None:

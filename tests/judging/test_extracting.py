@@ -160,8 +160,8 @@ def test_a_copy_is_whole_words_or_numbers_of_the_reply() -> None:
     assert not [(copy, reply) for copy, reply in inside if not is_part(copy, reply)]
     assert not [(copy, reply) for copy, reply in outside if is_part(copy, reply)]
     inside = [
-        ("1/2", r"so $\frac{1}{2}$ is left"), ("30%", "some 30 percent"), ("2 May 1999", "on the 2nd of May, 1999"),
-        ("5-4", "they won 5 to 4"), ("May 2, 1999", "on the 2nd of May, 1999"), ("-7", "it is minus seven"), ("x=1, y=2", "here x = 1 and y = 2."),
+        ("1/2", r"so $\frac{1}{2}$ is left"), ("30%", "some 30 percent"), ("May 2, 1999", "on the 2nd of May, 1999"),
+        ("5-4", "they won 5 to 4"), ("-7", "it is minus seven"), ("x=1, y=2", "here x = 1 and y = 2."),
         ("**Answer:** Oslo", "It's Oslo, yes"), ("<answer>Oslo</answer>", "It's Oslo, yes"),
         ("```\nOslo\n```", "It's Oslo, yes"), ("The answer is Oslo", "It's Oslo, yes"), ("2. Oslo", "It's Oslo, yes"),
         ('{"city": "Oslo"}', "It's Oslo, yes"), ("Voici :\nOslo", "It's Oslo, yes"), ("Thus: Oslo", "It's Oslo, yes"),
