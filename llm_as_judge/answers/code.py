@@ -1,5 +1,5 @@
-"""The code in a text with markdown fences: the block of a reply that defines the function, the first block of a
-policy's completion.
+"""The code in a text: the fenced block or lines of a reply that define the function, with what they use; the first
+block of a policy's completion.
 
 The last block of a reply may be cut off, so any fence counts. A workflow may hold fences in its own strings and must
 not gain from an unclosed one, so only fences on a line of their own count.

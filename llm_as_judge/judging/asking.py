@@ -25,7 +25,7 @@ _RETRY_TEMPERATURE = 0.3
 _DUE_TO_TEXTS = ("filter", "empty", "timeout", "server")
 _THOUGHT, _THINKING = (re.compile(rf"[<\[]{end}think(?:ing)?[>\]]", re.IGNORECASE) for end in ("/", ""))
 #: Finish reasons of a reply that the model has ended itself, as servers name them.
-STOPPED = re.compile("stop|eos|end_turn|complete", re.IGNORECASE)
+STOPPED = re.compile(r"stop|eos|end_turn|\bcomplete", re.IGNORECASE)
 
 
 class Asking:
