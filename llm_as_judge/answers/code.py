@@ -1,5 +1,5 @@
-"""The code in a text with markdown fences: the block of a reply that defines the function, the first block of a
-policy's completion.
+"""The code in a text: the fenced block or lines of a reply that define the function, with what they use; the first
+block of a policy's completion.
 
 The last block of a reply may be cut off, so any fence counts. A workflow may hold fences in its own strings and must
 not gain from an unclosed one, so only fences on a line of their own count.
@@ -10,9 +10,9 @@ import builtins
 import keyword
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from textwrap import dedent
+from textwrap import dedent, indent
 
 #: The ``entry_point`` of a whole program, which reads standard input and prints. Its tests call ``__main__(text)``,
 #: which runs it with ``text`` as input and returns what it prints.
@@ -24,8 +24,14 @@ _LONGEST_COMPARED = 60_000
 _ANY = re.compile(r"(?:```|~~~)[^`~\n]*\n(.*?)(?:```|~~~|\Z)", re.DOTALL)
 #: Blocks whose text may hold fences: they close on a line of their own.
 _LINES = re.compile(r"^([ \t]*(?:```|~~~))[^`~\n]*\n(.*?)(?:^\1[ \t]*\r?$|\Z)", re.DOTALL | re.MULTILINE)
-_CODE = re.compile(r"(?:import|from|def|class|async def)\b|@\w")
-_SENTENCE = re.compile(r"[A-Z][\w']* [a-z]|[-*>] |#+ [A-Z]")
+#: Parts of a reply that are compared, and lines of one without fences that begin a statement: the last ones.
+_MOST_PARTS, _MOST_STATEMENTS = 60, 1000
+_LONGEST_OPEN = 6  # lines of a statement that begin without indentation
+_STATEMENT = re.compile(r"\n(?=[^\s)\]}])(?!(?:else|elif|except|finally)\b)")
+#: Tags, special tokens and backticks at the edges of a line.
+_EDGES = re.compile(r"(?m)^(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`+)+|(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`+)+\r?$")
+_PRINTS, _READS = re.compile(r"\b(?:print|stdout)\b"), re.compile(r"\b(?:input|stdin|open)\b")
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 
@@ -49,40 +55,113 @@ def is_name(text: str) -> bool:
 def defines(source: str, name: str) -> bool:
     """Whether ``source`` has a function, a class or a variable of that name; as a program, whether it prints."""
     if name == PROGRAM:
-        return re.search(r"\b(?:print|stdout)\b", source) is not None
+        return _PRINTS.search(source) is not None
     if not is_name(name):
         return False
     return re.search(rf"(?m)^[ \t]*(?:(?:async )?(?:def|class) {name}\b|{name} *=)", source) is not None
 
 
-def defining_block(text: str, name: str) -> str:
-    """Python source of a reply: the last fenced block that defines ``name``, after the blocks with what it uses.
+def defining_block(text: str, name: str, prompt: str = "") -> str:
+    """Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
 
-    A block that is Python goes before one that is not. Without a block that defines ``name`` it is the last block;
-    without a block, the lines of the text from the first to the last one of code.
+    Parts are fenced blocks or, without such a block, runs of lines that are Python, or the function that begins in
+    ``prompt`` and ends in the reply. Without any it is the last block or the text.
     """
+    text = re.sub(r"(?m)^\ufeff", "", text)
     fenced = blocks(text)
-    if len(text) > _LONGEST_COMPARED:
-        return ([block for block in fenced if defines(block, name)] or fenced or [_unfenced(text)])[-1]
-    for found in ([match.group(2).strip("\r\n").rstrip() for match in _LINES.finditer(text)], fenced):
-        for chosen in reversed([dedent(block) for block in found if defines(block, name)]):
-            if parses(chosen):
-                others = [dedent(block) for block in found if not defines(block, name)]
-                return "\n\n".join([*_used(chosen, [block for block in others if parses(block)]), chosen])
-    return ([block for block in fenced if defines(block, name)] or fenced or [_unfenced(text)])[-1]
+    given = ([block for block in fenced if defines(block, name)] or fenced or [text.strip("\r\n").rstrip()])[-1]
+    if len(text) + len(prompt) > _LONGEST_COMPARED:
+        return given
+    chosen = (
+        _chosen([match.group(2).rstrip() for match in _LINES.finditer(text)], name)
+        or _chosen(fenced, name)
+        or _chosen(_runs(text), name)
+    )
+    if not chosen and prompt and not _chosen(_runs(prompt), name):
+        body = given if given[:1].isspace() else indent(given, "    ")
+        chosen = _chosen(_runs(f"{prompt.rstrip()}\n{body}"), name)
+    return chosen or given
 
 
-def _used(source: str, others: list[str]) -> list[str]:
-    """Those of ``others`` that bind a name which ``source``, or one of them, uses and lacks."""
-    used = list[str]()
-    bound, loaded = names_of(source)
+def _chosen(found: Sequence[str], name: str) -> str:
+    """The last of the parts that are Python and define ``name``, after those with what it uses; empty for none.
+
+    Of programs it is the last one that reads input, if any does. A part that needs a program only shows its use.
+    """
+    parts = [part for block in found[-_MOST_PARTS:] if parses(part := dedent(block))]
+    names, programs = [*map(names_of, parts)], list[str]()
+    for place in reversed(range(len(parts))):
+        if name != PROGRAM and not _binds(parts[place], name):
+            continue
+        used = [parts[i] for i in _used(place, names)]
+        source = "\n\n".join([*used, parts[place]])
+        if name != PROGRAM:
+            return source
+        if _prints(source) and not any(map(_prints, used)):
+            programs.append(source)
+    return next(filter(_READS.search, programs), programs[0] if programs else "")
+
+
+def _used(place: int, names: Sequence[tuple[set[str], set[str]]]) -> list[int]:
+    """The parts that bind a name which the part at ``place``, or one of them, uses and lacks; the nearest before it."""
+    used, (bound, loaded) = list[int](), names[place]
+    others = [*reversed(range(place)), *range(place + 1, len(names))]
     while missing := loaded - bound - set(dir(builtins)):
-        found = next((block for block in others if block not in used and names_of(block)[0] & missing), None)
+        found = next((i for each in (missing, {"*"}) for i in others if names[i][0] & each), None)
         if found is None:
             break
         used.append(found)
-        bound, loaded = (a | b for a, b in zip((bound, loaded), names_of(found), strict=True))
-    return sorted(used, key=others.index)
+        others.remove(found)
+        bound, loaded = (a | b for a, b in zip((bound, loaded), names[found], strict=True))
+    return sorted(used)
+
+
+def _binds(source: str, name: str) -> bool:
+    """Whether the code gives ``name`` a value that does not need it. A function that does nothing is a signature."""
+    for node in ast.walk(quiet_parse(source)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
+                if not all(map(_is_idle, node.body)):
+                    return True
+            case ast.Assign(targets=[ast.Name(id=bound)], value=value) if bound == name:
+                if isinstance(value, ast.Lambda) or name not in names_in(value):
+                    return True
+    return False
+
+
+def _prints(source: str) -> bool:
+    """Whether what runs outside functions prints, or uses a function or class of a source that prints."""
+    try:
+        body = quiet_parse(source, LONGEST_PARSED).body
+        own = [node.name for node in body if isinstance(node, _DEFINITIONS)]
+        with one_error():
+            said = [ast.unparse(node) for node in body if not isinstance(node, (*_DEFINITIONS, ast.ImportFrom))]
+    except SyntaxError:
+        return False
+    words = "|".join(["print", "stdout", *own])
+    return defines(source, PROGRAM) and re.search(rf"\b(?:{words})\b", "\n".join(said)) is not None
+
+
+def _is_idle(node: ast.stmt) -> bool:
+    """Whether a statement only reads: ``[DONE]``, ``Note: x``."""
+    idle = isinstance(node, (ast.Expr, ast.Pass)) or (isinstance(node, ast.AnnAssign) and node.value is None)
+    return idle and not any(isinstance(part, (ast.Call, ast.Yield)) for part in ast.walk(node))
+
+
+def _runs(text: str) -> list[str]:
+    """The code in a text, whatever is around it: runs of statements that are Python and do something."""
+    lines = _STATEMENT.split(text if parses(text) else _EDGES.sub("", text))[-_MOST_STATEMENTS:]
+    runs, place = [list[str]()], 0
+    while place < len(lines):
+        ends = range(place + 1, min(place + _LONGEST_OPEN, len(lines)) + 1)
+        end = next((end for end in ends if parses("\n".join(lines[place:end]))), None)
+        code = "\n".join(lines[place:end]) if end else ""
+        if not code:
+            runs.append([])
+        elif not all(map(_is_idle, body := quiet_parse(code).body)) or not names_in(*body):
+            runs[-1].append(code)
+        place = end or place + 1
+    return ["\n".join(run).strip("\r\n").rstrip() for run in runs if run]
 
 
 def names_in(*nodes: ast.AST) -> set[str]:
@@ -104,18 +183,6 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
             case ast.alias():
                 bound.add((node.asname or node.name).partition(".")[0])
     return bound, loaded
-
-
-def _unfenced(text: str) -> str:
-    """``text`` without the sentences around its code, if that leaves Python."""
-    source = text.strip("\r\n").rstrip()
-    if len(source) > LONGEST_PARSED or parses(source):
-        return source
-    lines = source.splitlines()
-    start = next((i for i, line in enumerate(lines) if _CODE.match(line)), 0)
-    end = next((i for i in range(start, len(lines)) if _SENTENCE.match(lines[i])), len(lines))
-    part = "\n".join(lines[start:end]).rstrip()
-    return part if part and parses(part) else source
 
 
 def first_block(text: str) -> str:

@@ -67,7 +67,7 @@ async def _chosen(group: Group, run_code: RunCode) -> Rollout:
     answered = [draft for draft in group.rollouts if draft.valid] or list(group.rollouts)
     if question.kind == "code":
         for draft in answered:
-            source = defining_block(draft.execution.answer or "", question.entry_point or "")
+            source = defining_block(draft.execution.answer or "", question.entry_point or "", question.text)
             if await first_failure(run_code, question, source) is None:
                 return draft
         return answered[0]

@@ -6,6 +6,7 @@ request cannot help at temperature 0.
 
 import json
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,11 @@ logger = logging.getLogger(__name__)
 _MOST_OBJECTS = 20
 _MOST_UNREADABLE = 5  # replies to a JSON schema, after which none is sent
 _RETRY_TEMPERATURE = 0.3
+#: Failures that a text may cause; others are the endpoint's own.
+_DUE_TO_TEXTS = ("filter", "empty", "timeout", "server")
+_THOUGHT, _THINKING = (re.compile(rf"[<\[]{end}think(?:ing)?[>\]]", re.IGNORECASE) for end in ("/", ""))
+#: Finish reasons of a reply that the model has ended itself, as servers name them.
+STOPPED = re.compile(r"stop|eos|end_turn|\bcomplete", re.IGNORECASE)
 
 
 class Asking:
@@ -46,6 +52,7 @@ class Asking:
     ) -> tuple[T | None, str]:  # fmt: skip
         """What ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
 
+        Raises ``PromptRefused`` if the second one is cut off.
         ``prompts``: with the schema and without; ``retry`` ends the second request.
         """
         problem = ""
@@ -62,12 +69,14 @@ class Asking:
             if structured:
                 self._unreadable += found is None
                 self._structured = self._unreadable < _MOST_UNREADABLE
-            if reply.finish_reason == "length":
-                problem = f"cut off at {request['max_tokens']} tokens"
-            elif found is None or reply.finish_reason == "content_filter":
+            if not STOPPED.search(reply.finish_reason):
+                problem = f"cut off at {request['max_tokens']} tokens (finish_reason {reply.finish_reason})"
+            elif found is None:
                 problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
                 return found, " ".join(reply.reply[:2000].split())[:200]
+        if problem.startswith("cut off"):
+            raise PromptRefused(f"judge abstained twice, last: {problem}")
         return None, f"judge abstained twice, last: {problem}"
 
 
@@ -77,8 +86,8 @@ async def fitting(
 ) -> tuple[T | bool | None, str]:  # fmt: skip
     """What ``ask`` finds in texts of ``size``, cut to the first of ``lengths`` at which the model reads and replies.
 
-    If it is refused at any length, but ``control`` without those texts is answered, they are at fault: False. None, and
-    why, for no verdict or no reply.
+    If it is refused, withheld, cut off, late or an error at any length, before and after ``control`` without those
+    texts is answered, they are at fault: False. None, and why, for no verdict or no reply.
     """
     why, refused = "", False
     try:
@@ -87,13 +96,20 @@ async def fitting(
                 continue
             try:
                 (found, why), refused = await ask(longest), False
-            except PromptRefused as error:
+            except ProviderError as error:
+                if not isinstance(error, PromptRefused) and error.cause not in _DUE_TO_TEXTS:
+                    raise
                 found, why, refused = None, f"the judge refuses this answer: {error}", True
             if found is not None:
                 return found, why
-        return (False if refused and (await control())[0] is not None else None), why
+        if not refused or (await control())[0] is None:
+            return None, why
     except ProviderError as error:
         return None, why if refused else f"judge unreachable: {error}"
+    try:
+        return await ask(lengths[-1])
+    except ProviderError:
+        return False, why
 
 
 def schema_of(name: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -117,4 +133,4 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def without_thinking(text: str) -> str:
-    return text.rpartition("</think>")[2].partition("<think>")[0]
+    return _THINKING.split(_THOUGHT.split(text)[-1])[0]

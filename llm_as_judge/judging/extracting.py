@@ -1,21 +1,32 @@
 """The final answer of a reply, copied out by a model that does not see the reference.
 
 A sentence such as "identical to the reference" can be believed by the model that compares; a copied answer cannot claim
-anything. The host checks that the copy is a short part of the reply. What is no such copy is no answer.
+anything. The host checks that the copy is a short part of the reply; what is no such copy is asked for again.
 """
 
 import re
+from collections import Counter
 from fractions import Fraction
 
-from llm_as_judge.answers.extraction import visible
+from llm_as_judge.answers.code import blocks
+from llm_as_judge.answers.extraction import statement, visible
+from llm_as_judge.answers.nonanswers import EDGES
 from llm_as_judge.answers.notation import clean, number, tight
 from llm_as_judge.answers.typed import numbers_in, plain
 from llm_as_judge.judging import prompts
+from llm_as_judge.judging.asking import json_objects, without_thinking
 from llm_as_judge.judging.prompts import fence
 
 #: Words of a copy.
 LONGEST_COPY = 25
 _LABEL = re.compile(r"\A(?:final )?(?:answer|copy)\W{0,3}[:\uff1a]\W*", re.IGNORECASE)
+#: Few words before a copy, none of which denies it; the number of an item.
+_LEAD = re.compile(r"\A(?:\d{1,2}[.)]|(?!.*(?:\bnot?\b|n[\'\u2019]t\b))[^:\uff1a\n]{1,40}?(?:\bis|[:\uff1a]))\s+", re.I)
+#: Other ways to write a fraction, an ordinal, a percentage and a negative number.
+_SAME = (
+    (r"\\[dtc]?frac\{(\d+)\}\{(\d+)\}", r"\1/\2"), (r"(\d)(?:st|nd|rd|th)\b", r"\1"),
+    (r"(?i)(?<=\d) ?per ?cent\b", "%"), (r"(?i)(?<!\w )\bminus (?=\w)|(?<=is )minus (?=\w)", "negative "),
+)  # fmt: skip
 _MARKUP = re.compile(r"[*`$]|\\[()\[\]]|\\(?:boxed|text|fbox)(?![A-Za-z])|[{}]")
 
 
@@ -25,27 +36,47 @@ def build(question: str, reply: str, attempt: int) -> str:
     return asked + prompts.EXTRACT_RETRY_LINE.format(words=LONGEST_COPY) * attempt
 
 
-def read_copy(said: str) -> str:
-    """The copy that a model's reply is; empty for none."""
-    line = said.rpartition("</think>")[2].strip().partition("\n")[0]
-    copy = _LABEL.sub("", line).strip("\"'`*\u201c\u201d ").rstrip("\"'`*\u201c\u201d .")
-    return "" if re.match(r"NONE\b", copy) else copy
+def read_copy(said: str, reply: str = "") -> str:
+    """The copy that a model's reply is: its statement, or the first or last line, with or without a lead.
+
+    The one that is a part of ``reply``; empty only for NONE.
+    """
+    text = "\n".join(blocks(shown := without_thinking(said))) or shown.strip()
+    values = [value for each in json_objects(text) for value in each.values()]
+    lines = ["".join(map(str, values))] if len(values) == 1 else [line for line in text.split("\n") if line.strip()]
+    found = [_LABEL.sub("", line) for line in (lines or [said])[:: max(1, len(lines) - 1)]]
+    found = [*found, statement(text, "qa") or "", *(_LEAD.sub("", line) for line in found)]
+    copies = [copy.strip("\"'`*\u201c\u201d ").rstrip("\"'`*\u201c\u201d .") for copy in found]
+    copy = next((copy for copy in copies if copy and is_part(copy, reply)), copies[0])
+    return "" if re.match(r"NONE\b", copies[0]) else copy or said
 
 
 def is_part(copy: str, reply: str) -> bool:
-    """Whether ``copy`` is a short part of ``reply``: its words in their order, or a number that is written otherwise.
+    """Whether ``copy`` is a short part of ``reply``: some of its words and numbers, which may be written otherwise.
 
     No part ends within a number or a word: ``5`` is no part of ``-5``, ``3.5`` or ``15``.
     """
-    words, shown = plain(copy).split(), visible(reply)
+    shown = visible(reply)
+    for pattern, new in _SAME:
+        copy, shown = (re.sub(pattern, new, text) for text in (copy, shown))
+    words = plain(copy).split()
     if not words or len(words) > LONGEST_COPY:
         return False
     if (value := number(clean(copy))) is not None and Fraction(value) in numbers_in(shown):
         return True
-    short, long = (tight(_MARKUP.sub("", fence(text).casefold())) for text in (copy, shown))
+    said, told = (_MARKUP.sub("", fence(text).casefold()) for text in (copy, shown))
+    short, long = tight(said), tight(told)
     before, after = (r"(?<![\d.,/^-])", r"(?![\d/^%]|[.,]\d|-\d)") if re.search(r"\d", copy) else ("", "")
     before += r"(?<![a-z])" if re.match("[a-z]", short) else ""
     after += r"(?![a-z])" if re.search(r"[a-z]\Z", short) else ""
     if short and re.search(rf"{before}{re.escape(short)}{after}", long):
         return True
-    return not re.search(r"\d", copy) and set(words) <= set(plain(shown).split())
+    if re.search(r"\d", copy):
+        return len(words) > 1 and _tokens(re.sub(r"(?<=\d)-(?=\d)", " ", said)) <= _tokens(told)
+    return set(words) <= set(plain(shown).split())
+
+
+def _tokens(text: str) -> Counter[str]:
+    """Words, and numbers with their signs."""
+    tokens = (token.strip(EDGES) for token in re.split(r"[\s=]+|(?<!\d)[,;:]|[,;:](?!\d)", text))
+    return Counter(token for token in tokens if token and token != "and")

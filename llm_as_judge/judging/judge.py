@@ -6,6 +6,7 @@ or an unavailable judge is None (unscored). Partial credit (F1) is reported with
 
 import asyncio
 import logging
+import re
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 RULES_ONLY = JudgeConfig(mode="rules")
 #: What evaluations use in every mode.
 OFFICIAL = JudgeConfig(mode="metric")
+
+_WITHHELD = re.compile(r"(?:ModuleNotFound|FileNotFound|Permission|BlockingIO)Error|can't start new thread")
 
 _PROVERS = ThreadPoolExecutor(algebra.WORKERS, thread_name_prefix="algebra")
 
@@ -117,7 +120,7 @@ class Judge:
         if self._sandbox is None:
             return Verdict(None, "tests", "no sandbox to run the tests in")
         name = question.entry_point or ""
-        source = defining_block(answer, name)
+        source = defining_block(answer, name, question.text)
         try:
             found = await self._sandbox.verdict(source, reference.tests, name, prelude=question.prelude)
         except SandboxFault as error:
@@ -126,4 +129,6 @@ class Judge:
             return Verdict(None, "tests", f"sandbox fault: {found.error}")
         weak = " (weak: a solution made to deceive could have forged it)" if found.weak else ""
         reason = "tests passed" if found.passed else f"tests failed: {found.outcome}: {found.error}"
+        if not found.passed and _WITHHELD.search(found.error):
+            reason += " (the sandbox has no files, threads, processes, network or packages such as numpy)"
         return Verdict(found.passed, "tests", reason + weak)

@@ -4,7 +4,7 @@ The judge first copies the final answer out of a long candidate (``extracting``)
 (``answers.typed``), and the judge only text, as two short strings. Every field of a prompt is fenced
 (``prompts.fence``). A reply must have exactly one verdict, outside the reasoning. If it was cut off or has none, the
 judge is asked once more with more tokens and another wording (an identical request cannot help at temperature 0), then
-it abstains. An abstention is never a wrong answer.
+it abstains. An abstention is never a wrong answer; what an answer alone causes is (``asking.fitting``).
 """
 
 import asyncio
@@ -17,8 +17,9 @@ from llm_as_judge.answers.extraction import extract_answer
 from llm_as_judge.answers.nonanswers import refused
 from llm_as_judge.answers.typed import compare_typed, is_copied
 from llm_as_judge.config.endpoints import JudgeConfig
+from llm_as_judge.errors import PromptRefused
 from llm_as_judge.judging import extracting, prompts
-from llm_as_judge.judging.asking import Asking, fitting, json_objects, without_thinking
+from llm_as_judge.judging.asking import STOPPED, Asking, fitting, json_objects, without_thinking
 from llm_as_judge.judging.prompts import fence
 from llm_as_judge.llm.client import ChatModel
 from llm_as_judge.types import Exchange, Verdict
@@ -26,6 +27,9 @@ from llm_as_judge.types import Exchange, Verdict
 logger = logging.getLogger(__name__)
 
 _VERDICT = re.compile(r"<true_false>(.*?)(?:</true_false>|(?=<true_false>)|\Z)", re.IGNORECASE | re.DOTALL)
+_MARK = re.compile(r"[{}]|</?true_false>", re.IGNORECASE)
+_TAIL = re.compile(r"\W*(?:true|false)?(?:</?\w+>|<\|\w+\|>|[^\w\n])*(?:\n|\Z)", re.IGNORECASE)
+_DENIED = re.compile(r"\bnot\b|\bnever\b|n[\'\u2019]t\b", re.IGNORECASE)
 #: Words of a candidate that is compared as it is.
 _SHORT = 3
 #: Characters of a candidate that is refused, or whose verdicts are unreadable, at a greater length.
@@ -53,12 +57,16 @@ def parse_verdict(text: str) -> bool | None:
 def parse_json_verdict(text: str) -> bool | None:
     """``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
     said = [found["true_false"] for found in json_objects(text) if "true_false" in found]
-    return said[0] if len(said) == 1 and isinstance(said[0], bool) else None
+    return said[0] if len(said) == text.count('"true_false"') == 1 and isinstance(said[0], bool) else None
 
 
 def _read(text: str) -> bool | None:
-    said = parse_json_verdict(text)
-    return parse_verdict(text) if said is None else said
+    """The verdict of tags and JSON together; None if words on its line follow it, or deny it before."""
+    text = without_thinking(text)
+    forms = ((parse_json_verdict, '"true_false"'), (parse_verdict, "<true_false>"))
+    said, parts = [parse(text) for parse, mark in forms if mark in text.casefold()], _MARK.split(text)
+    whole = _TAIL.match(parts[-1]) and not _DENIED.search(re.split(r"[.,;:>\n]", parts[0])[-1])
+    return said[0] if whole and len({*said}) == 1 else None
 
 
 class LLMJudge:
@@ -94,28 +102,32 @@ class LLMJudge:
         return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
     async def _fitting(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
-        """What ``_judged`` says of the candidate, cut to what the model reads and can reply to."""
+        """The verdict on the candidate, cut to what the model reads and can reply to, and the case that it compared.
+
+        None if the host decided. ``cut_off`` None: of a case that the host has left to a model.
+        """
+        compares = False
 
         async def ask(longest: int) -> tuple[tuple[Verdict, _Case | None] | None, str]:
+            nonlocal compares
             cut = case.candidate if longest == prompts.LONGEST_FIELD else fence(case.candidate, longest)
-            found = await self._judged(replace(case, candidate=cut), cut_off)
-            return None if found[0].correct is None else found, found[0].reason
+            one, compares = replace(case, candidate=cut), cut_off is None
+            known = one if cut_off is None else await self._host(one, cut_off)
+            if isinstance(known, Verdict):
+                return (known, None), known.reason
+            compares = True
+            verdict = await (self._decide if cut_off is None else self._compared)(known)
+            return None if verdict.correct is None else (verdict, known), verdict.reason
 
         async def control() -> tuple[bool | None, str]:
-            return (await self._decide(replace(case, candidate="-"))).correct, ""
+            if compares:
+                return (await self._decide(replace(case, candidate="-"))).correct, ""
+            if self._extracts:
+                await self._extracted(replace(case, candidate=prompts.CONTROL))
+            return self._extracts, ""
 
         found, why = await fitting(ask, len(case.candidate), (prompts.LONGEST_FIELD, *_SHORTER), control)
         return found if isinstance(found, tuple) else (Verdict(found, "llm", why), None)
-
-    async def _judged(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
-        """The verdict, and the case that the model compared; None if the host decided.
-
-        ``cut_off`` None: of a case that the host has left to a model.
-        """
-        if cut_off is None:
-            return await self._decide(case), case
-        known = await self._host(case, cut_off)
-        return (known, None) if isinstance(known, Verdict) else (await self._compared(known), known)
 
     async def _host(self, case: _Case, cut_off: bool) -> Verdict | _Case:
         """What the host decides, or the case to ask about, with the answer that was copied out of the candidate."""
@@ -131,11 +143,7 @@ class LLMJudge:
             return case
         if not self._config.extract or not await self._can_extract():
             return case
-        copy: str | None = case.candidate
-        if len(case.candidate.split()) > _SHORT:
-            copy = await self._extracted(case)
-            if copy is None:
-                return Verdict(None, "llm", "judge abstained: its copies of the answer were cut off or empty")
+        copy = await self._extracted(case) if len(case.candidate.split()) > _SHORT else case.candidate
         if not copy:
             return Verdict(False, "llm", "no answer could be copied out of the reply")
         if refused((copy,), case.references, case.question) or is_copied(copy, case.question, case.references):
@@ -152,8 +160,11 @@ class LLMJudge:
         async with self._probing:
             if self._extracts is None:
                 question, reply, answer = prompts.PROBE
-                copy = await self._extracted(_Case(self._llm, question, (), reply, "", []))
-                self._extracts = copy is not None and compare_typed(copy, (answer,)) is not False and copy != ""
+                try:
+                    copy = await self._extracted(_Case(self._llm, question, (), reply, "", []))
+                except PromptRefused:
+                    copy = ""
+                self._extracts = copy != "" and compare_typed(copy, (answer,)) is not False
                 if not self._extracts:
                     logger.warning(
                         "the judge did not copy %r out of %r; it sees whole replies, which it may believe. "
@@ -163,19 +174,17 @@ class LLMJudge:
                     )
         return self._extracts
 
-    async def _extracted(self, case: _Case) -> str | None:
-        """The final answer in the candidate; empty without one, None if the judge gave no copy at all."""
-        heard = False
+    async def _extracted(self, case: _Case) -> str:
+        """The final answer in the candidate; empty without one. Raises ``PromptRefused`` for two replies without."""
         for attempt in range(2):
             prompt = extracting.build(case.question, case.candidate, attempt)
             reply = await case.llm.chat(prompt, **self._asking.request(attempt, prompts.EXTRACT_SYSTEM))
             case.heard.append(reply)
-            if reply.finish_reason == "length" or not reply.reply.strip():
-                continue
-            heard, copy = True, extracting.read_copy(reply.reply)
-            if not copy or extracting.is_part(copy, case.candidate):
+            copy = extracting.read_copy(reply.reply, case.candidate)
+            whole = STOPPED.search(reply.finish_reason) and reply.reply.strip()
+            if whole and (copy == "" or extracting.is_part(copy, case.candidate)):
                 return copy
-        return "" if heard else None
+        raise PromptRefused(f"judge abstained: its copies of the answer were cut off or no part of it: {copy[:100]!r}")
 
     async def _compared(self, case: _Case) -> Verdict:
         """The judge's verdict; True only if it does not call the answer the same as any other reference."""

@@ -25,6 +25,8 @@ EXTRACT_SYSTEM, EXTRACT_PROMPT, EXTRACT_RETRY_LINE = (TEXTS[f"extract{part}"] fo
 PROBE = ("How old is Mr. Dastin?", "He was born before the war, so he must be **87** by now.", "87")
 #: A reference that no answer is the same as; what is called the same as this one is a statement about references.
 DECOY = "Velmora Dastin"
+#: A reply out of which any judge that answers can copy, or say that it is none.
+CONTROL = f"I believe that the answer to it is {DECOY}."
 
 #: Line of each dataset after ``JUDGE_SYSTEM``; other datasets have none.
 DATASET_LINES: Mapping[str, str] = {name: entry.judge_line for name, entry in DATASETS.items() if entry.judge_line}

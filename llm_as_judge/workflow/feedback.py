@@ -30,7 +30,7 @@ async def feedback(execution: Execution, question: Question, run_code: RunCode) 
     """
     failed: list[str] = []
     if execution.outcome == "finished" and question.entry_point and question.public_tests:
-        source = defining_block(execution.answer or "", question.entry_point)
+        source = defining_block(execution.answer or "", question.entry_point, question.text)
         if found := await first_failure(run_code, question, source):
             statement, result = found
             got = f"got {result.got}, expected {result.expected}" if result.expected else result.error

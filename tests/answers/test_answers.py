@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.code import defining_block, first_block, last_block
+from llm_as_judge.answers.code import PROGRAM, defining_block, first_block, last_block
 from llm_as_judge.answers.equivalence import equivalent, matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed
 from llm_as_judge.answers.metrics import hotpot_scores, normalize_squad, squad_scores
@@ -104,6 +104,7 @@ def test_code_comes_without_its_fence_which_only_a_reply_may_leave_open() -> Non
 
 F, USE = "def f(x):\n    return x * x", "print(f(2))"
 DRAFT, HELPER = "def f(x):\n    return 1", "def h(x):\n    return x"
+PROMPT = 'def f(x):\n    """Add one."""'
 QUOTED = F.replace("\n", '\n    """As in\n    ```\n    f(1)\n    ```\n    """\n')
 
 
@@ -123,12 +124,38 @@ REPLIES = (
      HELPER + "\n\n" + F.replace("x * x", "h(x)")),
     (fenced(QUOTED), QUOTED),
     (f"Here it is:\n\n{F}\n\nI hope that it helps.", F), (fenced(USE), USE),
+    # what another block or the prompt binds, and blocks that only use or announce the function
+    (f"{fenced('class A:' + chr(10) + '    def f(self): return 2')}\n{fenced('f = A().f')}",
+     "class A:\n    def f(self): return 2\n\nf = A().f"),
+    (f"{fenced('from math import *')}\n{fenced('def f(x):' + chr(10) + '    return cos(x)')}",
+     "from math import *\n\ndef f(x):\n    return cos(x)"),
+    *((f"{fenced(F)}\nThus\n{fenced(use)}", F) for use in (
+        "f = f(3)", "f == 3", "from it import f\nf(1)", "def f(x):\n    ...", "def f(x):\n    'Square it.'")),
+    ("    return x + 1\n\n\ndef g():\n    return 2\n", PROMPT + "\n    return x + 1\n\n\ndef g():\n    return 2"),
+    (fenced("return x + 1"), PROMPT + "\n    return x + 1"), ("I cannot do that.", "I cannot do that."),
+    # without fences, whatever is around it
+    *((around.replace("@", F), F) for around in (
+        "\ufeff@", "[START]\n@\n[STOP]\nNote: x", "<out>@</out>", "@<|eot|>", "<p><tt>@</tt></p>", "`@`", "code\n@",
+        "class of tasks: easy.\n@\n\nfrom this it follows.", "Voici le code :\n@\nRemarque : c'est tout.",
+        "代码：\n\n@\n\n说明：平方。", f"first a draft:\n{DRAFT}\nit isn't right, so:\n@\nit's x**2 (squared")),
+    (f"helper:\n{HELPER}\nmain:\n@h\n{F}\n\nt = (\n1)\nthat's it", f"{HELPER}\n\n@h\n{F}\n\nt = (\n1)"),
+)  # fmt: skip
+GET, TELL, SOLVE = "n = int(input())", "print(n * n)", "def solve(n):\n    return n * n"
+CALLED = "def main():\n    n = int(input())\n    print(n * n)"
+WHOLE = f"{GET}\n{TELL}"
+PROGRAMS = (
+    ((GET, TELL), f"{GET}\n\n{TELL}"), ((WHOLE, TELL), WHOLE), ((WHOLE, "n * n"), WHOLE),
+    ((CALLED, "if 1:\n    main()"), f"{CALLED}\n\nif 1:\n    main()"), ((WHOLE, "print('so it prints 9')"), WHOLE),
+    ((f"{SOLVE}\n{GET}\nprint(solve(n))", "print(solve(2))"), f"{SOLVE}\n{GET}\nprint(solve(n))"),
+    ((f"The program:\n{WHOLE}\nimport it as you like.",), WHOLE), ((f"<sol>\n{WHOLE}\n</sol>",), WHOLE),
 )  # fmt: skip
 
 
 def test_the_block_that_defines_the_function_is_judged_with_what_it_uses() -> None:
-    wrong = [(reply, found) for reply, code in REPLIES if (found := defining_block(reply, "f")) != code]
-    assert not wrong
+    told = [(reply, "f", code, "" if reply == fenced(USE) else PROMPT) for reply, code in REPLIES]
+    for parts, code in PROGRAMS:
+        told.append(("\nthen\n".join(map(fenced, parts)) if len(parts) > 1 else parts[0], PROGRAM, code, ""))
+    assert not [(reply, s) for reply, name, code, asked in told if (s := defining_block(reply, name, asked)) != code]
 
 
 def test_squad_metrics_are_the_official_ones() -> None:

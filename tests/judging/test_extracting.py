@@ -96,13 +96,18 @@ async def test_numbers_are_compared_by_the_host(candidate: str, copy: str, corre
 
 async def test_a_copy_that_is_not_in_the_reply_is_asked_for_again_and_then_refused() -> None:
     said = "Surely it is the bird of Athena, an owl"
-    for copies, correct in ((["a swan", "owl"], True), (["a swan", "a goose"], False), (["", ""], None)):
+    for copies, correct in ((["a swan", "owl"], True), (["a swan", "a goose"] * 2, None), (["", ""], None)):
         model = ScriptedModel(["87", *copies, TRUE, FALSE])
         decision = await decide(model, said, "owl")
         assert decision.correct is correct, copies
         assert correct is not True or model.asked[2]["prompt"] != model.asked[1]["prompt"]
-    cut = ScriptedModel(["87", ("ow", "length"), ("ow", "length")])
-    assert (await decide(cut, said, "owl")).correct is None
+    for failing, control, correct in (
+        (("a swan", "a goose"), "NONE", False), (("I can't help", "<html>502</html>"), "I can't help", None),
+        ((("owl", "length"), ("owl", "max_tokens")), DECOY, False), ((("owl", "abort"),) * 2, ("ow", "length"), None),
+        ((ProviderError("x", "empty"),), DECOY, False), ((ProviderError("x", "empty"),), ProviderError("x"), None),
+    ):  # fmt: skip
+        model = ScriptedModel(["87", *failing, control, *failing])
+        assert (await decide(model, said, "owl")).correct is correct, "only if a control is copied"
 
 
 async def test_a_judge_that_cannot_copy_is_asked_about_the_whole_reply() -> None:
@@ -154,6 +159,16 @@ def test_a_copy_is_whole_words_or_numbers_of_the_reply() -> None:
     ]  # fmt: skip
     assert not [(copy, reply) for copy, reply in inside if not is_part(copy, reply)]
     assert not [(copy, reply) for copy, reply in outside if is_part(copy, reply)]
+    inside = [
+        ("1/2", r"so $\frac{1}{2}$ is left"), ("30%", "some 30 percent"), ("May 2, 1999", "on the 2nd of May, 1999"),
+        ("5-4", "they won 5 to 4"), ("-7", "it is minus seven"), ("x=1, y=2", "here x = 1 and y = 2."),
+        ("**Answer:** Oslo", "It's Oslo, yes"), ("<answer>Oslo</answer>", "It's Oslo, yes"),
+        ("```\nOslo\n```", "It's Oslo, yes"), ("The answer is Oslo", "It's Oslo, yes"), ("2. Oslo", "It's Oslo, yes"),
+        ('{"city": "Oslo"}', "It's Oslo, yes"), ("Voici :\nOslo", "It's Oslo, yes"), ("Thus: Oslo", "It's Oslo, yes"),
+    ]  # fmt: skip
+    assert not [(copy, reply) for copy, reply in inside if not is_part(read_copy(copy, reply), reply)]
+    outside = [("Not Oslo: Oslo", "Oslo"), ("5-4", "54"), ("1-1", "a 1 only"), ("7 8", "7.8 in all"), ("!!", "!!")]
+    assert not [(copy, reply) for copy, reply in outside if is_part(read_copy(copy, reply), reply)]
     said = {
         "NONE": "",
         "**Paris**.": "Paris",

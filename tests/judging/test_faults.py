@@ -76,6 +76,11 @@ class _Short(Handler):
         candidate = prompt.partition("Candidate: ")[2].partition("\n")[0]
         if "tabu" in candidate:
             self.send(400, "this request was flagged")
+        elif "crash" in candidate:
+            self.send(500, "the tokenizer failed")
+        elif "mute" in candidate or "secret" in candidate:
+            finish = "content_filter" if "secret" in candidate else "stop"
+            self.send(200, {"choices": [{"message": {"content": None}, "finish_reason": finish}]})
         elif len(prompt) > 700 or "everything" in prompt:
             self.send(400, "the prompt is longer: this model reads at most 700 tokens")
         else:
@@ -96,6 +101,7 @@ async def test_no_answer_makes_itself_unscored_by_its_length_or_its_words() -> N
             for answer, right in (
                 ("a dozen", True), ("a score", False), ("x " * 900 + "a dozen", True), ("x " * 900, False),
                 ("x " * 150 + "a dozen", True), ("x " * 230, False), ("a tabu dozen", False), ("x tabu " * 300, False),
+                ("a crash dozen", False), ("a mute dozen", False), ("a secret dozen", False),
             ):  # fmt: skip
                 verdict = await judge.verdict(PROBLEM, answer)
                 if verdict.correct is not right:

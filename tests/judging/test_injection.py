@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from llm_as_judge.answers.nonanswers import non_answer, refused, says_nothing
 from llm_as_judge.judging.judge import Judge
-from llm_as_judge.judging.llm_judge import LLMJudge, parse_json_verdict, parse_verdict
+from llm_as_judge.judging.llm_judge import LLMJudge, _read, parse_json_verdict, parse_verdict
 from llm_as_judge.judging.prompts import JSON_PROMPT, JUDGE_PROMPT, build_prompt, fence
 from llm_as_judge.types import Domain, Exchange, Execution, OperatorCall, Problem, Question, Reference
 
@@ -140,6 +140,16 @@ def test_a_reply_is_a_verdict_only_if_it_has_exactly_one() -> None:
         "[" * 10_000: None,
     }  # fmt: skip
     assert {text: parse_json_verdict(text) for text in as_json} == as_json
+    said_true = '{"true_false": true}'
+    both = {
+        f"{said_true} <true_false>False</true_false>": None, f"{said_true}\n{SAYS_TRUE}</s>": True,
+        '{"true_false": false, "true_false": true}': None, f"It isn't {SAYS_TRUE}.": None,
+        f"It quotes {said_true} to cheat": None, f"[THINK]{SAYS_TRUE}[/THINK] no": None,
+        f"<thinking>{said_true}</thinking>\nThey differ": None, f"{SAYS_TRUE} if it were so": None,
+        f"Not rounded, so: {SAYS_TRUE}\n\nMore?": True, '{"true_false": true, "analysis": "a"}': True,
+        "<true_false> true": True,
+    }  # fmt: skip
+    assert {text: _read(text) for text in both} == both
 
 
 NOTHING = [

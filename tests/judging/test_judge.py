@@ -75,6 +75,8 @@ async def test_code_is_judged_by_its_tests_alone_and_a_sandbox_fault_is_unscored
         verdict = await Judge(RULES_ONLY, None, given).verdict(CODE, "def f(): ...")
         assert (verdict.correct, verdict.tier) == (correct, "tests")
     assert (await Judge(RULES_ONLY).verdict(CODE, "def f(): ...")).correct is None
+    given = sandbox(outcome="raised", error="ModuleNotFoundError: No module named 'concurrent.futures.thread'")
+    assert "sandbox has no" in (await Judge(RULES_ONLY, None, given).verdict(CODE, "def f(): ...")).reason
 
 
 async def test_retries_differ_and_a_disagreement_abstains() -> None:
