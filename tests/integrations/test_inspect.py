@@ -1,11 +1,10 @@
-"""Inspect evaluates the policy: as a solver, and as a model behind ``serve``."""
+"""Inspect evaluates the policy as a model behind ``serve``."""
 
 import asyncio
 import queue
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,12 +12,10 @@ inspect_ai = pytest.importorskip("inspect_ai", reason="Inspect is a peer: make p
 
 from inspect_ai import Task  # noqa: E402
 from inspect_ai.dataset import Sample  # noqa: E402
-from inspect_ai.log import resolve_sample_attachments  # noqa: E402
 from inspect_ai.scorer import exact  # noqa: E402
 
 from llm_as_judge.commands.serve_endpoint import Endpoint, run_server  # noqa: E402
 from llm_as_judge.config.loading import load_config  # noqa: E402
-from llm_as_judge.integrations.inspect_ai import workflow_policy  # noqa: E402
 from llm_as_judge.solver import Solver  # noqa: E402
 
 pytestmark = pytest.mark.slow
@@ -28,32 +25,6 @@ APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 @pytest.fixture
 def settings(address: str, here: Path) -> list[str]:
     return [f"executor.base_url={address}", "generation.eval_temperature=0"]
-
-
-def evaluated(model: str, **more: Any) -> Any:
-    """The log of two problems that the policy solves at temperature 0, and one without a right answer."""
-    samples = [Sample(input=APPLES.format(n), target=str(n + 4)) for n in (3, 5)]
-    code = {"domain": "code", "entry_point": "f"}
-    samples.append(Sample(input="Return x plus 3.", target="no such answer", metadata=code))
-    task = Task(dataset=samples, scorer=exact(), **more)
-    (log,) = inspect_ai.eval(task, model=model, display="none", log_dir="logs", log_samples=True)
-    assert log.status == "success", log.error
-    assert [sample.scores["exact"].value for sample in log.samples] == ["C", "C", "I"]
-    return log
-
-
-def test_the_policy_as_a_solver(settings: list[str]) -> None:
-    log = evaluated("none", solver=workflow_policy(overrides=settings))
-
-    def transcript(sample: Any) -> Any:
-        (data,) = [event.data for event in resolve_sample_attachments(sample, "full").events if event.event == "info"]
-        return data
-
-    first, _, code = map(transcript, log.samples)
-    assert "class Workflow" in first["workflow"] and first["outcome"] == "finished"
-    assert first["calls"][0]["exchanges"][0]["prompt"]
-    assert "entry_point" in code["workflow"]
-    assert log.samples[0].output.usage.total_tokens > 300
 
 
 @pytest.fixture
@@ -72,7 +43,11 @@ def endpoint(settings: list[str]) -> Iterator[str]:
 def test_the_policy_as_a_model(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORKFLOWS_BASE_URL", endpoint)
     monkeypatch.setenv("WORKFLOWS_API_KEY", "sk-none")
-    log = evaluated("openai-api/workflows/nano")
+    samples = [Sample(input=APPLES.format(n), target=str(n + 4)) for n in (3, 5)]
+    task = Task(dataset=[*samples, Sample(input="Return x plus 3.", target="no such answer")], scorer=exact())
+    (log,) = inspect_ai.eval(task, model="openai-api/workflows/nano", display="none", log_dir="logs", log_samples=True)
+    assert log.status == "success", log.error
+    assert [sample.scores["exact"].value for sample in log.samples] == ["C", "C", "I"]
     content = log.samples[0].output.message.content
     thoughts = [part for part in content if getattr(part, "type", "") == "reasoning"]
     assert "class Workflow" in thoughts[0].reasoning
