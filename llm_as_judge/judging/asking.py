@@ -52,7 +52,6 @@ class Asking:
     ) -> tuple[T | None, str]:  # fmt: skip
         """What ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
 
-        Raises ``PromptRefused`` if the second one is cut off.
         ``prompts``: with the schema and without; ``retry`` ends the second request.
         """
         problem = ""
@@ -75,8 +74,6 @@ class Asking:
                 problem = f"no verdict in {reply.reply[-120:]!r}"
             else:
                 return found, " ".join(reply.reply[:2000].split())[:200]
-        if problem.startswith("cut off"):
-            raise PromptRefused(f"judge abstained twice, last: {problem}")
         return None, f"judge abstained twice, last: {problem}"
 
 
@@ -86,7 +83,7 @@ async def fitting(
 ) -> tuple[T | bool | None, str]:  # fmt: skip
     """What ``ask`` finds in texts of ``size``, cut to the first of ``lengths`` at which the model reads and replies.
 
-    If it is refused, withheld, cut off, late or an error at any length, before and after ``control`` without those
+    If it is refused, withheld, late or an error at any length, before and after ``control`` without those
     texts is answered, they are at fault: False. None, and why, for no verdict or no reply.
     """
     why, refused = "", False
