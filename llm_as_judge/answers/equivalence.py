@@ -49,11 +49,10 @@ _MONTH = "january|february|march|april|may|june|july|august|september|october|no
 _DAY = r"(\d{1,2})(?:st|nd|rd|th)?"
 _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}})", re.IGNORECASE)
 _ARTICLES = ("a", "an", "the")
-_WORD = re.compile(r"[^\W\d_]+")
-_QUOTES = re.compile(r"[\"\u201c\u201d«»「」\s]")
-_END = re.compile(r"(?:(?<=\w{2})|(?<=\.\w))[.,]\Z")  # not of "1."
-#: Signs that an answer may have before and after those of its reference.
-_ADDED = re.compile(r"[(\[{\u2018]*([*'`]*)[(\[{\u2018]*\n[)\]}\u2019.,;:!。]*\1[)\]}\u2019.,;:!。]*")
+#: Quotes, and a full stop that is not that of "1.".
+_DROPPED = re.compile(r"[\"\u201c\u201d«»「」]|(?:(?<=\w{2})|(?<=\.\w))[.,](?=[\"\u201d»」]*\Z)")
+#: A reference with signs that an answer may have before and after it.
+_ADDED = r"[(\[{{\u2018 ]*([*'`]*)[(\[{{\u2018 ]*{}[)\]}}\u2019.,;:!。 ]*\1[)\]}}\u2019.,;:!。]*"
 _NEGATED = re.compile(r"n['\u2019]t\b|\bnot\b")
 _NOUN = re.compile(r"(.*\d.*?) ((?:square |cubic )?units?|[A-Za-z]{2}[A-Za-z ]*)")
 #: Numbers as text that may be a code, version or time: 007, 3.10, 4E2.
@@ -80,35 +79,26 @@ def _same_text(text: str, reference: str) -> bool:
         return same(x, y) and reference.startswith("+") <= text.startswith("+")
     if reference.startswith("a ") and text.startswith("A "):
         text = "a" + text[1:]
-    return _same_edges(text, reference) and _qa_form(text) == _qa_form(reference) != ""
-
-
-def _same_edges(text: str, reference: str) -> bool:
-    """Whether ``text`` begins and ends with the signs of the reference; besides, it may be quoted or end a sentence."""
-    (start, end), (first, last) = map(_edges, (text, reference))
-    added = f"{start.removesuffix(first)}\n{end.removeprefix(last)}"
-    return start.endswith(first) and end.startswith(last) and _ADDED.fullmatch(added) is not None
-
-
-def _edges(text: str) -> tuple[str, str]:
-    """The signs that ``text`` begins and ends with, but for quotes and the end of a sentence."""
-    bare = _END.sub("", _QUOTES.sub("", text))
-    return bare[: len(bare) - len(bare.lstrip(EDGES))], bare[len(bare.rstrip(EDGES)) :]
+    gold = re.escape(_qa_form(reference))
+    return gold != "" and re.fullmatch(_ADDED.format(gold), _qa_form(text)) is not None
 
 
 def _qa_form(text: str) -> str:
-    """Plain words in lower case, no edge punctuation or leading article, dates in one order; inner signs stay."""
-    if date := _DATE.fullmatch(text.strip(EDGES + " ")):
+    """Plain words in lower case without an article and signs between them, dates in one order; outer signs stay."""
+    text = _DROPPED.sub("", text.strip())
+    bare = text.strip(EDGES + " ") or text
+    if date := _DATE.fullmatch(bare):
         day, month, other_month, other_day, year = date.groups()
         return f"{(month or other_month).lower()} {int(day or other_day)} {year}"
-    words = re.sub(r"(?<=\d)(?: ?\u2013 ?| to )(?=\d)", "-", text.replace("\u2019", "'")).split()
+    words = re.sub(r"(?<=\d)(?: ?\u2013 ?| to )(?=\d)", "-", bare.replace("\u2019", "'")).split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in _ARTICLES:  # "A minor" is not "minor"
         words = words[1:]
-    words = [word.strip(EDGES) for word in words]
+    words = [word.strip(EDGES) or word for word in words]
     words = [word.replace(".", "") if re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word) else word for word in words]
-    form = " ".join(ORDINALS.get(word.lower(), word) for word in words if word)
+    form = " ".join(ORDINALS.get(word.lower(), word) for word in words)
     least = 3 if form != "No" and (re.search(r"\d", form) or not re.search(r"[^\W\d_]{3}", form)) else 2  # 5 Mm
-    return _WORD.sub(lambda word: _lower(word.group(), least), form)
+    form = re.sub(r"[^\W\d_]+", lambda word: _lower(word.group(), least), form)
+    return text.replace(bare, form) if bare else ""
 
 
 def _lower(word: str, least: int) -> str:

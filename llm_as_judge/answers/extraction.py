@@ -65,7 +65,7 @@ _DIGITS = re.compile(r"-?\d+(?:[.,]\d+)*")
 _REFERENCE = re.compile(r"\(?([A-J])\)?\.?")
 _OPTION_MARKUP = re.compile(
     r"\\(?:boxed|fbox|text\w*|mathrm|mathbf|mbox)(?![A-Za-z])\s?|\\[()\[\] ,;:!]|[${}*`]|~(?!~)|\\q?quad"
-    r"|</?answer>|####"
+    r"|</?[a-z]+>|#{3,}"
 )
 _OPTION_LEAD = (
     r"(?i:(?:so|thus|therefore|hence|final|correct|best|and)[,:]? |the |my )*"
@@ -282,7 +282,7 @@ def letter(reference: str) -> str:
 def chosen_option(reply: str, question: str = "") -> str:
     """The letter of a reply whose last sentence states an option, and no other sentence another; else empty."""
     text = visible(reply)
-    options = {name: _unmarked(words) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
+    options = {name: unmarked(words) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
     before, last = closing_sentence(text)
     chosen, bare = _letter_stated(last, options)
     formal = re.match(r"\W*<answer>|####", last) and _COMPLETE.search(before)
@@ -292,13 +292,13 @@ def chosen_option(reply: str, question: str = "") -> str:
     return chosen if others <= {"", chosen} else ""
 
 
-def _unmarked(text: str) -> str:
+def unmarked(text: str) -> str:
     return " ".join(_OPTION_MARKUP.sub("", text).split())
 
 
 def _letter_stated(sentence: str, options: dict[str, str]) -> tuple[str, bool]:
     """The letter that a sentence states, alone or with its own text or a number, and whether no words say so."""
-    said = _unmarked(sentence)
+    said = unmarked(sentence)
     bare = re.match(r"\(?[A-J]\b(?!\)? is)", said) is not None
     if found := _STATED.fullmatch(said):
         return found.group(1), bare

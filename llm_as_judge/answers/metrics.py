@@ -18,10 +18,9 @@ from typing import Literal
 
 from llm_as_judge.answers.algebra import verified
 from llm_as_judge.answers.equivalence import matches
-from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, marks, visible
-from llm_as_judge.answers.nonanswers import EDGES, is_no_answer
+from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, marks, unmarked, visible
+from llm_as_judge.answers.nonanswers import abstains
 from llm_as_judge.answers.notation import clean
-from llm_as_judge.answers.restating import stems, words
 from llm_as_judge.types import Question, Reference
 
 logger = logging.getLogger(__name__)
@@ -36,9 +35,6 @@ _FLEXIBLE = re.compile(r"-?(?:[$0-9.,]{2,}|[0-9]+)")
 _STRICT = re.compile(r"#### (-?[0-9.,]+)")
 
 _OPTION = re.compile(r"^\(?([A-J])[.)]\s+(.*)$", re.MULTILINE)
-_MARKUP = re.compile(
-    r"\\(?:boxed|fbox|text\w*|math[a-z]+)(?![A-Za-z])|\\[()\[\] ,;:!]|\\q?quad|[*${}`_\"\u201c\u201d]|</?[a-z]+>|#{2,}"
-)
 #: What a mark's letter stands in, after its mark was read.
 _MARK = "\u27e6{}\u27e7"
 _IS = (
@@ -48,7 +44,7 @@ _KIND = r"\W{0,3}(?i:(?:the|option|choice|letter)\b\W{0,3}){0,4}"
 _ENDS = r"(?!\w|[.,]\d)(?=\W{0,3}(?:[.;,(\n]|\Z))"
 _LOWER = re.compile(rf"(?:{_IS}{_KIND}|\A\W*)(?:\([a-j]\)|[a-j]\)|[a-j](?=\W*(?:\n|\Z)))")
 _DENIED = r"wrong|incorrect\w*|false|least|worst|unlikely|doubtful|refuse|reject|mistake|distractor|trap|second best"
-_NEGATION = rf"\b(?:not?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|\bif\b(?=.*\b(?:were|had|would)\b)"
+_NEGATION = rf"\b(?:not?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|\bif\b(?=[^.;!?\n]{{0,200}}\b(?:were|had|would)\b)"
 _IN_SUBJECT = re.compile(r"\b(?:that|which|who|what)\s+\w+\s*\Z", re.IGNORECASE)
 _VERB = re.compile(r"[.;!?\n]|\b(?:is|are|was|were)\b")
 _CLAUSE_END = re.compile(
@@ -56,31 +52,12 @@ _CLAUSE_END = re.compile(
     r"|\b(?:so|because|then|therefore|thus|hence)\b",
     re.IGNORECASE,
 )
-_SENTENCE_END = re.compile(r"[.;!?\n]")
 #: What takes an earlier choice back; a negation that denies no letter is a "?".
 _RETRACTED = re.compile(
     r"\?|\b(?:wait|actually|correction|sorry|instead|but|final|so(?! is)|thus|therefore|hence)\b", re.IGNORECASE
 )
 _PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
-
-_LONGEST = 200  # characters of a reply that there is no answer
-#: That there is none, by one word; what "not" and "no" deny for that; the words around it.
-_UNKNOWN = words("unanswerable unknown unclear unsure unable impossible insufficient unspecified idk n/a na pass skip")
-_DENYING = words("not cannot never no")
-_TOLD = words(
-    "answer answers answerable information detail evidence idea clue data sure certain enough sufficient know known "
-    "say said tell told state mention specify specified provide contain give given include determine infer find found "
-    "indicate discuss describe address present available clear explain"
-)
-_AROUND = words(
-    "passage context text paragraph article document source excerpt content question the this that these it there here "
-    "a an any such i i'm we of in on from by with to for as at and or so but using based according above "
-    "is are was were be been being do does did has have had can could ca would will sorry unfortunately therefore thus "
-    "about explicitly directly specific specifically anywhere anything"
-)
-_INDIRECT = re.compile(
-    r"\b(?:who|what|when|where|which|why|how|whether)(?: (?!(?:but|only|it|is|was)\b)[a-z']+){1,4}\Z"
-)
+_LONGEST_MARK = 200  # characters
 
 
 def scores(metric: Metric, answer: str | None, question: Question, reference: Reference) -> Scores:
@@ -161,7 +138,7 @@ def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
     chosen = (
         r"(?i:(?:\b(?:is|be|are|was|say|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b(?:\W+(?:most )?\w+ly\b)?)"
         rf"{_KIND}{letter}|{letter}\)? is\b"
-        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?=[)\s]*(?:[.;!\n]|\Z))"
+        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?=[)\"'\u201d\s]*(?:[.;!\n]|\Z))"
     )
     leading = rf"\A{_KIND}{letter}(?:[.:)\]]|\W{{1,3}}because\b|\W*\Z|\W*\n|, )"
     return tuple(map(re.compile, (_MARK.format(f"([{letters}])"), _IS + _KIND + letter, leading, chosen)))
@@ -169,12 +146,12 @@ def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
 
 def chosen_letter(reply: str, question: str) -> str:
     """The letter that a reply chooses; empty if it states none, or several without taking one back."""
-    texts: dict[str, str] = {name: _plain_text(text) for name, text in _OPTION.findall(question)}
+    texts: dict[str, str] = {name: unmarked(text) for name, text in _OPTION.findall(question)}
     said = visible(reply)
     for start, end, content in reversed(marks(said)):
-        stated = chosen_letter(content, question) if len(content) <= _LONGEST else ""
+        stated = chosen_letter(content, question) if len(content) <= _LONGEST_MARK else ""
         said = f"{said[:start]} {_MARK.format(stated) if stated else content} {said[end:]}"
-    said = _plain_text(said)
+    said = "\n".join(map(unmarked, said.split("\n"))).strip()
     whole = said.strip(" .").casefold()
     for name, text in sorted(texts.items(), key=lambda option: -len(option[1])):
         folded = text.strip(" .").casefold()
@@ -216,16 +193,11 @@ def _affirmed(said: str, question: str) -> str:
         asked_for = re.fullmatch(_DENIED, word) and word in question.casefold()
         if found.start() >= start and not asked_for:
             ending = _VERB if _IN_SUBJECT.search(said[max(0, found.start() - 40) : found.start()]) else _CLAUSE_END
-            end = (_SENTENCE_END if word == "if" else ending).search(said, found.end())
+            end = re.compile(r"[.;!?\n]" if word == "if" else ending).search(said, found.end())
             kept += said[start : found.start()]
             start = end.start() if end else len(said)
             kept += ";" if re.search(r"\b[A-J]\b", said[found.end() : start]) else "?"
     return kept + said[start:]
-
-
-def _plain_text(text: str) -> str:
-    """``text`` without markup, with single blanks."""
-    return "\n".join(" ".join(line.split()) for line in _MARKUP.sub(" ", text).split("\n")).strip()
 
 
 def normalize_squad(text: str) -> str:
@@ -254,21 +226,6 @@ def hotpot_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
     said, wanted, fixed = normalize_squad(prediction), [*map(normalize_squad, golds)], {"yes", "no", "noanswer"}
     f1 = max(0.0 if said != gold and fixed & {said, gold} else _f1(said, gold) for gold in wanted or [""])
     return float(said in wanted), f1
-
-
-def abstains(text: str, question: str = "") -> bool:
-    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it.
-
-    Besides words for that, it may only have those of the question or ask it; any other word is an answer.
-    """
-    if is_no_answer(text) or len(text) > _LONGEST:
-        return is_no_answer(text)
-    said = stems(_INDIRECT.sub("", clean(text).strip(EDGES).lower()))
-    denied = [i for i, word in enumerate(said) if word in _DENYING]
-    told = any(_TOLD.intersection(said[i:]) or (said[i] == "no" and _TOLD.intersection(said)) for i in denied)
-    return (told or not _UNKNOWN.isdisjoint(said)) and set(said) <= _UNKNOWN | _DENYING | _TOLD | _AROUND | words(
-        question
-    )
 
 
 def _f1(said: str, gold: str) -> float:

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Literal
 
 from llm_as_judge.answers.notation import clean
+from llm_as_judge.answers.restating import stems, words
 
 NonAnswer = Literal["announcement", "ignorance", "pointer", "verdict", "placeholder", "error"]
 
@@ -19,15 +20,6 @@ _LONGEST = 200
 #: Openers that announce an answer without giving one, in the languages in which they are known to fool judges.
 _OPENERS = frozenset(files(__package__).joinpath("openers.txt").read_text("utf-8").splitlines())
 _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
-    "ignorance": re.compile(
-        r"(?:(?:(?:i am |i'm )?sorry|unfortunately|well|hmm|honestly)[ ,]+)?"
-        r"(?:(?:i|we) (?:really |honestly |simply |just )?(?:do not|don't|dont|can't|cannot|can not|could not|"
-        r"couldn't|am not|am unable to|was unable to)[a-z' ]*"
-        r"|(?:i have )?no (?:idea|clue|answer)|not (?:sure|known|answerable)|unanswerable|idk|unknown|unsure|unclear"
-        r"|n/?a|pass|skip"
-        r"|(?:it )?(?:cannot|can't|can not) be (?:determined|answered|known|said)"
-        r"|(?:insufficient|not enough) information|impossible to (?:say|tell|know))"
-    ),
     "pointer": re.compile(
         r"(?:please )?(?:see|refer to|look at|check|given|stated|mentioned|shown|described|(?:same )?as|in|the one in)"
         r"(?: (?:the|it|is|was|shown|stated|given|in|to|explained|mentioned|described)){0,4}"
@@ -44,6 +36,21 @@ _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
         r"[a-z]|null|nan|none|todo|tbd|(?:your )?answer here|your answer|final answer|string|some \w+"
     ),
 }
+#: That an answer is not known, by one word; what "not" and "no" deny for that; the words around it.
+_UNKNOWN = words("unanswerable unknown unclear unsure unable impossible insufficient unspecified idk n/a na pass skip")
+_DENYING = words("not cannot never no")
+_TOLD = words(
+    "answer answers answerable information detail evidence idea clue data sure certain enough sufficient know known "
+    "say said tell told state mention specify specified provide contain give given include determine infer find found "
+    "indicate discuss describe address present available clear explain"
+)
+_AROUND = words(
+    "passage context text paragraph article document source excerpt content question the this that these it there here "
+    "a an any such i i'm we of in on from by with to for as at and or so but using based according above dont well hmm "
+    "is are was were be been being do does did has have had can could ca would will sorry unfortunately therefore thus "
+    "about explicitly directly specific specifically anywhere anything really honestly simply just"
+)
+_INDIRECT = re.compile(r"\b(?:wh[a-z]+|how)(?: (?!(?:but|only|it|is|was)\b)[a-z']+){1,4}\Z")
 _FILLERS = frozenset("the a an is it of in to i answer".split())
 _POLAR = frozenset(("yes", "no", "true", "false"))
 _ERROR = re.compile(
@@ -59,6 +66,19 @@ def is_no_answer(text: str) -> bool:
         return not text.strip()
     said = " ".join(text.lower().split())
     return not said or said.strip(EDGES) in _NO_ANSWER
+
+
+def abstains(text: str, question: str = "") -> bool:
+    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it.
+
+    Besides words for that, it may only have those of the question or ask it; any other word is an answer.
+    """
+    if is_no_answer(text) or len(text) > _LONGEST:
+        return is_no_answer(text)
+    said = stems(_INDIRECT.sub("", clean(text).strip(EDGES).lower()))
+    told = {word for i, word in enumerate(said) if said[i] == "no" or not _DENYING.isdisjoint(said[:i])}
+    denied = not _UNKNOWN.isdisjoint(said) or not _TOLD.isdisjoint(said if "no" in told else told)
+    return denied and words(question) | _UNKNOWN | _DENYING | _TOLD | _AROUND >= {*said}
 
 
 def says_nothing(candidate: str) -> bool:
@@ -81,6 +101,8 @@ def non_answer(text: str) -> NonAnswer | None:
         return "announcement"
     if len(text) > _LONGEST:
         return None
+    if abstains(text):
+        return "ignorance"
     said = " ".join(clean(text).casefold().replace("\u2019", "'").split()).strip(EDGES + "$<>-_ \u00b7")
     return next((kind for kind, pattern in _KINDS.items() if pattern.fullmatch(said)), None)
 
