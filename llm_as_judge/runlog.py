@@ -94,11 +94,8 @@ class EventLog(AbstractContextManager["EventLog"]):
                 line = line[os.write(self._file, line) :]
                 self._torn = bool(line)
 
-    def close(self) -> None:
-        os.close(self._file)
-
     def __exit__(self, *exception: object) -> None:
-        self.close()
+        os.close(self._file)
 
 
 def encoded(event: Event) -> bytes:

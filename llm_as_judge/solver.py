@@ -66,10 +66,8 @@ class Solution:
     def tokens(self) -> tuple[int, int]:
         """Prompt and completion tokens of policy and executor together."""
         exchanges = [exchange for run in self.runs for call in run.calls for exchange in call.exchanges]
-        return (
-            self.prompt_tokens + sum(exchange.prompt_tokens for exchange in exchanges),
-            self.completion_tokens + sum(exchange.completion_tokens for exchange in exchanges),
-        )
+        read = self.prompt_tokens + sum(exchange.prompt_tokens for exchange in exchanges)
+        return read, self.completion_tokens + sum(exchange.completion_tokens for exchange in exchanges)
 
     def as_json(self) -> dict[str, Any]:
         execution = self.execution
@@ -169,8 +167,7 @@ class Solver:
         if fell_back := fallback and execution.outcome != "finished":
             direct = workflow(SHAPES["direct"], "code" if question.entry_point else "qa")
             execution = await self._runner.run(direct, question, draw.seed)
-        tokens = read, completion.written
-        return Solution(self.checkpoint, source, execution, fell_back, *tokens, tuple(attempts))
+        return Solution(self.checkpoint, source, execution, fell_back, read, completion.written, tuple(attempts))
 
     async def _write(self, own: _Request) -> Completion:
         """Waits until the policy is free, then writes for all waiting requests with the same sampling parameters."""

@@ -6,6 +6,7 @@ are kept: the workflows of a group often send the same prompt, which then costs 
 """
 
 import json
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +36,7 @@ class Request:
     output: list[int] = field(default_factory=list)
     finish_reason: str = ""
     generator: torch.Generator | None = None
+    done: "Future[Request]" = field(default_factory=Future, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

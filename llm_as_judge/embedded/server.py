@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,40 +46,35 @@ class Batcher:
 
     def __init__(self, engine: NanoEngine) -> None:
         self.engine = engine
-        self._queue: queue.Queue[tuple[Request, Future[Request]]] = queue.Queue()
+        self._queue: queue.Queue[Request] = queue.Queue()
         threading.Thread(target=self._work, daemon=True, name="engine").start()
 
     async def complete(self, request: Request) -> Request:
-        done: Future[Request] = Future()
-        self._queue.put((request, done))
-        return await asyncio.wrap_future(done)
+        self._queue.put(request)
+        return await asyncio.wrap_future(request.done)
 
     def _work(self) -> None:
-        jobs: dict[int, Future[Request]] = {}
+        active = self.engine.active
         while True:
-            batch: list[tuple[Request, Future[Request]]] = []
-            if not jobs:
+            batch = list[Request]()
+            if not active:
                 batch.append(self._queue.get())
                 time.sleep(0.002)  # requests of one step arrive together: a short wait makes one prefill of many
-            while len(batch) < min(16, self.engine.free):
-                try:
-                    batch.append(self._queue.get_nowait())
-                except queue.Empty:
-                    break
-            batch = [job for job in batch if job[1].set_running_or_notify_cancel()]  # without clients that went away
-            if not batch and not jobs:
+            while len(batch) < min(16, self.engine.free) and not self._queue.empty():
+                batch.append(self._queue.get())
+            batch = [request for request in batch if request.done.set_running_or_notify_cancel()]  # whose client waits
+            if not batch and not active:
                 continue
-            before = len(self.engine.active)
-            jobs.update((id(request), done) for request, done in batch)
+            asked, before = batch or [*active], len(active)
             try:
-                ended = self.engine.admit([request for request, _ in batch]) if batch else self.engine.step()
+                ended = self.engine.admit(batch) if batch else self.engine.step()
             except Exception as error:  # of any kind: these requests fail, the others continue
-                for name in [id(request) for request, _ in batch] or list(jobs):
-                    jobs.pop(name).set_exception(error)
-                del self.engine.active[before if batch else 0 :]
+                for request in asked:
+                    request.done.set_exception(error)
+                del active[before if batch else 0 :]
                 continue
             for request in ended:
-                jobs.pop(id(request)).set_result(request)
+                request.done.set_result(request)
 
 
 class Service:

@@ -16,8 +16,8 @@ from typing import Any
 
 from llm_as_judge.evaluation.evaluate import Given, all_of, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, as_json, estimate, mean
-from llm_as_judge.evaluation.official import divided, mean_score, right
 from llm_as_judge.evaluation.records import Ledger
+from llm_as_judge.evaluation.summary import divided, mean_score, right
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import DOMAINS, Domain, Group, Kind, Problem, Question, in_order
 from llm_as_judge.workflow.shapes import SHAPES, workflow

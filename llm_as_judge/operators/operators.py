@@ -80,7 +80,8 @@ class ScEnsemble(Operator):
         texts = _texts(solutions)
         index = 0 if len(set(texts)) == 1 else await _choice(self, texts, problem)
         if index is None:
-            return result(parse_ok=False, error="no solution letter in the reply", response=_most_common(texts))
+            frequent = Counter(texts).most_common(1)[0][0]
+            return result(parse_ok=False, error="no solution letter in the reply", response=frequent)
         return result(response=texts[index])
 
 
@@ -107,7 +108,8 @@ class MdEnsemble(Operator):
             votes = await asyncio.gather(*(self._vote(texts, problem, i) for i in indices))
             valid += [vote for vote in votes if vote is not None]
         if not valid:
-            return result(parse_ok=False, error="no vote could be read", solution=_most_common(texts))
+            frequent = Counter(texts).most_common(1)[0][0]
+            return result(parse_ok=False, error="no vote could be read", solution=frequent)
         return result(solution=texts[Counter(valid).most_common(1)[0][0]])
 
     async def _vote(self, texts: list[str], problem: str, index: int) -> int | None:
@@ -246,11 +248,6 @@ def _texts(solutions: list[Any]) -> list[str]:
     if not 1 <= len(solutions) <= _MOST_SOLUTIONS:
         raise ValueError(f"solutions must hold 1 to {_MOST_SOLUTIONS} entries, got {len(solutions)}")
     return [str(s).strip() for s in solutions]
-
-
-def _most_common(texts: list[str]) -> str:
-    """The first of the most frequent solutions."""
-    return Counter(texts).most_common(1)[0][0]
 
 
 CLASSES: tuple[Any, ...] = (

@@ -37,10 +37,9 @@ class RewardFunction:
                 f"reward.repair_cost={config.repair_cost:g} times workflow.repairs={repairs} lets a wrong answer "
                 f"outscore a right one; lower it below {distance / repairs:.3g}"
             )
-        distance -= spent
         #: What may be added to or taken from any total before a wrong answer reaches a right one: half of the distance
         #: between the worst right and the best wrong total.
-        self.slack = distance / 2
+        self.slack = (distance - spent) / 2
 
     def __call__(self, rollout: Rollout) -> Reward:
         """The terms and their total; no total if it is unknown whether the answer is right."""

@@ -92,9 +92,8 @@ def step_log(step: FinishedStep) -> logs.EvalLog:
     for one, member, prompt in step.members():
         asked: list[Any] = [model.ChatMessageSystem(content=step.system)] if step.system else []
         asked += [model.ChatMessageUser(content=prompt.user)] if prompt.user else []
-        sample = _sample(one, run.models, one.time - one.rollout.seconds, prompt.question or prompt.user, asked)
-        sample.id, sample.epoch = one.rollout.problem.question.id, member
-        samples.append(sample)
+        id, question = one.rollout.problem.question.id, prompt.question or prompt.user
+        samples.append(_sample(one, run.models, id, member, question, asked))
     figures = {name: json_data(getattr(report, name)) for name in report.__struct_fields__ if name != "time"}
     began = min((one.time for one in step.rollouts), default=0.0)
     return _log(step_name(report.step), policy, began, samples, {"run": run.id, "executor": executor, **figures})
@@ -102,23 +101,21 @@ def step_log(step: FinishedStep) -> logs.EvalLog:
 
 def records_log(records: Sequence[RolloutEvent], name: str, policy: str, moment: float) -> logs.EvalLog:
     """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
-    samples = []
+    samples, models = [], (policy, "executor", "judge")
     for record in records:
         problem = record.rollout.problem.question.id
-        sample = _sample(record, (policy, "executor", "judge"), moment, problem)
-        sample.id, sample.epoch = f"{record.index + 1} {problem}", record.sample + 1
-        samples.append(sample)
+        samples.append(_sample(record, models, f"{record.index + 1} {problem}", record.sample + 1, problem))
     return _log(name, policy, moment, samples, {"evaluation": name})
 
 
 def _sample(
-    logged: RolloutEvent, models: tuple[str, str, str], began: float, question: str, asked: Sequence[Any] = ()
+    logged: RolloutEvent, models: Sequence[str], id: str, epoch: int, question: str, asked: Sequence[Any] = ()
 ) -> logs.EvalSample:
     """``models`` are policy, executor and judge; ``asked`` are the messages to the policy."""
     policy, executor, judge = models
     rollout, execution, completion = logged.rollout, logged.rollout.execution, logged.rollout.completion
     target, codes = list(rollout.problem.reference.shown), [finding.code for finding in execution.findings]
-    transcript = _Transcript(_moment(began))
+    transcript = _Transcript(_moment(logged.time - rollout.seconds))
     turns = list(asked)
     for attempt in rollout.attempts:
         with transcript.span("policy"):
@@ -150,8 +147,8 @@ def _sample(
     output = model.ModelOutput.from_content(policy, execution.answer or "")
     output.error = error
     return logs.EvalSample(
-        id="",
-        epoch=1,
+        id=id,
+        epoch=epoch,
         input=question,
         target=target,
         messages=[*turns, model.ChatMessageAssistant(content=rollout.workflow, model=policy)],

@@ -47,8 +47,10 @@ def report_page(story: Story) -> str:
     measured = {"untrained policy": results.get("before"), "trained policy": results.get("after")}
     measured |= results.get("baselines") or {}
     return template.render(
-        title=story.log.path.stem,
-        facts=_facts(story),
+        log=story.log,
+        began=datetime.fromtimestamp(story.log.steps[0].time, timezone.utc),
+        lasted=timedelta(seconds=round(story.log.seconds)),
+        total=story.analysis.total,
         tiles=_tiles(story),
         domains=domains,
         heldout={name: row for name, row in measured.items() if row},
@@ -73,28 +75,11 @@ def code(source: str) -> Markup:
     return Markup(highlight(text(source), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
-def _facts(story: Story) -> dict[str, str]:
-    run, first, last = story.log.run, story.log.steps[0], story.log.steps[-1]
-    return {
-        "run": run.id,
-        "policy": run.setting("model", "model_name"),
-        "executor": run.setting("executor", "model"),
-        "steps": f"{last.step} of {run.setting('training', 'max_steps') or '?'}",
-        "first step": f"{datetime.fromtimestamp(first.time, timezone.utc):%Y-%m-%d %H:%M} UTC",
-        "duration": str(timedelta(seconds=round(story.log.seconds))),
-    }
-
-
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
     """Name, value and note: means over the last steps, with those over the first ones."""
-    steps, total, tiles = story.log.steps, story.analysis.total, []
-    if before := story.results.get("before"):
-        after = story.results.get("after") or {}
-        tiles.append(("held-out accuracy", recorded(after, "overall"), f"before {recorded(before, 'overall')}"))
+    tiles = []
     for name, kind in {"reward": "reward_mean", "accuracy": "accuracy", "valid workflows": "valid_rate"}.items():
-        values = [getattr(step, kind) for step in steps]
+        values = [getattr(step, kind) for step in story.log.steps]
         first, last = (figure(mean_known(part), ".2f") for part in (values[:_LAST], values[-_LAST:]))
         tiles.append((f"{name}, last {_LAST} steps", last, f"first {_LAST}: {first}"))
-    tokens = f"cost {total.cost:.4g} with cached replies, {total.unscored:,} rollouts unscored"
-    tiles.append((f"executor tokens, {total.rollouts:,} rollouts", figure(total.executor_tokens, ",.0f"), tokens))
     return tiles

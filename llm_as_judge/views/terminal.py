@@ -291,9 +291,8 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
             low, high = (100 * share for share in row.between)
             own = [name, f"{low:.1f} to {high:.1f}, {row.abstained} left open"]
         for label, estimate in ((label, e) for one in row.official.values() for label, e in one.items()):
-            shown, right = own or ("", "")
-            table.add_row(shown, label, interval(estimate), right, str(estimate.n))
-            own = []
+            table.add_row(own[0], label, interval(estimate), own[1], str(estimate.n))
+            own = ["", ""]
     yield table
     title = "Workflows: executor tokens and seconds of each, cost of all"
     table = make_table(title, "dataset", "run", "valid", "tokens", "seconds", "cost")
@@ -333,8 +332,7 @@ def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
 
 
 def usage_table(usage: "Mapping[str, Usage]") -> Table:
-    headings = ("calls", "cached", "failed", "prompt tokens", "reply tokens", "cost")
-    table = make_table("Models asked", "", *headings)
+    table = make_table("Models asked", "", "calls", "cached", "failed", "prompt tokens", "reply tokens", "cost")
     for role, own in {**{role: [u] for role, u in usage.items()}, "all": list(usage.values())}.items():
         counts = (f"{sum(getattr(u, name) for u in own):,}" for name in _COUNTS)
         if role != "all" or len(own) > 1:

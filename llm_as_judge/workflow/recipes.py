@@ -88,9 +88,8 @@ def write(
         alike = not vary or rng.random() < _NAMED_ALIKE
         attribute[name] = attribute_of(name) if alike else rng.choice(_PARTS["attributes"][name])
     answer, drafts = (rng.choice(names) if vary else names[0] for names in (_ANSWERS, _SEVERAL_DRAFTS))
-    instruction = repr(
-        _PARTS["instructions"][domain][0] if one_instruction else rng.choice(_PARTS["instructions"][domain])
-    )
+    instructions = _PARTS["instructions"][domain]
+    instruction = repr(instructions[0] if one_instruction else rng.choice(instructions))
 
     def call(name: str) -> str:
         values = {

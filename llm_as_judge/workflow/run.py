@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParame
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 from llm_as_judge.types import Crash, Exchange, Execution, OperatorCall, Question
 from llm_as_judge.workflow.feedback import feedback
-from llm_as_judge.workflow.lint.check import Facts, lint
+from llm_as_judge.workflow.lint.check import lint
 
 #: LLM calls a workflow may cause for each operator call it may make (Programmer and Test need up to 3).
 _LLM_CALLS_PER_CALL = 4
@@ -78,12 +78,7 @@ class WorkflowRunner:
         self.operators = operators = catalog.load_operators(config.operators)
         self._prompt = ""
         self._temperature: float | None = None  # None: the executor's
-
-        @lru_cache(_LINTED)
-        def cached(source: str, entry_point: str | None, prompt: str) -> Facts:
-            return lint(source, entry_point=entry_point, operators=operators, prompt=prompt, executors=tuple(named))
-
-        self._read = cached
+        self._read = lru_cache(_LINTED)(partial(lint, operators=operators, executors=tuple(named)))
         self._parameters: dict[str, OperatorParameters] = {}
         for name, cls in operators.items():
             call, init, other = catalog.signature(cls), catalog.init_signature(cls), catalog.published(name)
@@ -106,7 +101,7 @@ class WorkflowRunner:
 
     def refuse(self, source: str, question: Question) -> Execution | None:
         """The outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
-        facts = self._read(source, question.entry_point, self._prompt)
+        facts = self._read(source, entry_point=question.entry_point, prompt=self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
         return Execution("invalid", None, error="; ".join(fatal), **picked(facts, _FACTS)) if fatal else None
 
@@ -128,7 +123,7 @@ class WorkflowRunner:
         """
         if refused := self.refuse(source, question):
             return refused
-        facts = self._read(source, question.entry_point, self._prompt)
+        facts = self._read(source, entry_point=question.entry_point, prompt=self._prompt)
         calls = _Calls(self, question, seed)
         result = await self.sandbox.run_workflow(
             source, question, self.config, calls.call, self._parameters, self._prompt, facts.modules
@@ -169,15 +164,13 @@ class _Calls:
             result = await operator(tools, **init)(**arguments)
             if missing := [key for key in operator.RESULT if key not in result]:
                 raise ConfigError(f"its result lacks {', '.join(missing)}, which its RESULT names")
-            last = record.exchanges[-1] if record.exchanges else None
-            cut_off = {}
-            if last and last.finish_reason == "length":
-                error = f"the model's reply was cut off after {last.completion_tokens} tokens"
-                cut_off = {"parse_ok": False, "error": error}
-            whole = {**catalog.COMMON, **result, **cut_off}
+            whole = {**catalog.COMMON, **result}
+            if (last := record.exchanges[-1:]) and last[0].finish_reason == "length":
+                error = f"the model's reply was cut off after {last[0].completion_tokens} tokens"
+                whole |= {"parse_ok": False, "error": error}
             frames.encode(whole)  # raises for what is no JSON data
             record.result = whole
-            record.error = str(record.result.get("error", ""))
+            record.error = str(whole["error"])
         except Exception as error:  # recorded, then raised
             record.error = f"{type(error).__name__}: {error}"
             if isinstance(error, LLMAsJudgeError) and not isinstance(error, ConfigError):

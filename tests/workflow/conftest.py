@@ -52,7 +52,7 @@ def run(wait: Wait, box: Sandbox) -> Run:
         runner = WorkflowRunner(llm or Script(), box, config, executor, enhance).beside(prompt)
         if not linted:
             read = runner._read
-            runner._read = lambda *given: replace(read(*given), findings=())  # type: ignore[assignment]
+            runner._read = lambda *given, **named: replace(read(*given, **named), findings=())  # type: ignore[assignment]
         execution: Execution = wait(runner.run(source, question, seed))
         return execution
 

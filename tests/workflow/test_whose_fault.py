@@ -97,7 +97,7 @@ def rewarded(rollout: Rollout) -> Reward:
 def test_an_own_operator_that_mostly_fails_stops_the_run_and_says_why(wait: Wait, box: Sandbox, here: Path) -> None:
     Path("own.py").write_text(OWN, encoding="utf-8")
     runner = WorkflowRunner(Script(), box, WorkflowConfig(operators=("own.py:Lookup",)), EndpointConfig())
-    runner._read = lambda *given: Facts(())  # type: ignore[assignment]
+    runner._read = lambda *given, **named: Facts(())  # type: ignore[assignment]
     parts = RolloutParts(runner, Accepting(), rewarded)
 
     def scored(*words: str) -> list[tuple[str, float | None]]:
