@@ -116,8 +116,7 @@ async def open_clients(
     hosted = hosted or HostedModels(config)
     endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:
-        started = [role for role, own in endpoints.items() if own.provider == "embedded" and not own.base_url]
-        if started:
+        if started := [role for role, own in endpoints.items() if own.provider == "embedded" and not own.base_url]:
             server = own_server(config.output.log_dir / "embedded_server.log")
             address = {"base_url": await asyncio.to_thread(stack.enter_context, server)}
             endpoints |= {role: endpoints[role].model_copy(update=address) for role in started}

@@ -75,9 +75,8 @@ def compare(
         known = [matrix.row(name, plan) for name, plan in plans.items() if {*plan.values()} <= {*matrix.evaluations}]
         made = [*further, *known, random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
         made += [*measured, *oracles(matrix), problem_oracle(matrix)]
-    policy = measured[-1]
-    own = policy.by_problem
-    return [Compared(one, None if one is policy else paired_difference(own, one.by_problem)) for one in made]
+    last = measured[-1]
+    return [Compared(one, None if one is last else paired_difference(last.by_problem, one.by_problem)) for one in made]
 
 
 def problem_oracle(matrix: Matrix) -> Row:

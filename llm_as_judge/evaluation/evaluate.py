@@ -59,8 +59,7 @@ class PolicyAuthor:
         asked = [self.prompt(question) for question in questions]
         ids = [self.policy.encode(prompt) for prompt in asked]
         limit = self.config.training.prompt_max_length
-        long = {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit}
-        if long:
+        if long := {i: len(prompt) for i, prompt in enumerate(ids) if len(prompt) > limit}:
             named = ", ".join(f"{questions[i].id} ({tokens} tokens)" for i, tokens in long.items())
             logger.warning(
                 f"no workflow is written for {len(long)} of {len(ids)} problems, and they count as wrong; raise "

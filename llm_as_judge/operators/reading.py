@@ -33,12 +33,10 @@ def field(text: str, name: str, *, cut: bool = False) -> str | None:
 def _labelled(text: str, name: str) -> str | None:
     """What follows the last label: on its line, else below it (one paragraph; for a solution, everything)."""
     label = rf"^(?:[^\w\n]|_){{0,20}}(?:final |corrected |the ){{0,3}}{name.replace('_', '[ _]')}[ *_]*:[ *_]*"
-    end = None
-    for found in re.finditer(label, text, re.IGNORECASE | re.MULTILINE):
-        end = found.end()
-    if end is None:
+    ends = [found.end() for found in re.finditer(label, text, re.IGNORECASE | re.MULTILINE)]
+    if not ends:
         return None
-    here, _, below = text[end:].partition("\n")
+    here, _, below = text[ends[-1] :].partition("\n")
     paragraph = below if name == "solution" else below.strip().partition("\n\n")[0]
     return plain(here.lstrip(" *_")) or plain(paragraph) or None
 

@@ -74,8 +74,7 @@ class OwnFunction:
         self._function: Callable[..., Any] = function
         parameters = inspect.signature(function).parameters.values()
         asked = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and p.default is p.empty]
-        lacking = [p.name for p in asked if p.name not in columns or p.kind is p.POSITIONAL_ONLY]
-        if lacking:
+        if lacking := [p.name for p in asked if p.name not in columns or p.kind is p.POSITIONAL_ONLY]:
             raise ConfigError(
                 f"{self._at} asks for {', '.join(lacking)}; parameters are passed by name, and there are "
                 f"{', '.join(columns)}"

@@ -136,8 +136,7 @@ def plots(story: Story) -> Iterator[Plot]:
         for heading, (note, lines) in curves.items():
             if lines:
                 yield Plot(heading, note, _curves(steps, lines, story.log.evals if heading == "Accuracy" else ()))
-        domains = in_order([*story.before, *story.after])
-        if domains:
+        if domains := in_order([*story.before, *story.after]):
             note = f"Share of a domain's rollouts in the first (grey) and last {ENDS:.0%} of the steps."
             yield Plot("Workflow shapes, before and after", note, _shapes(story, domains))
 
@@ -151,8 +150,7 @@ def _accuracies(steps: Sequence[StepReport]) -> dict[str, list[float]]:
 
 
 def _validations(axis: Any, evals: Sequence[EvalEvent]) -> None:
-    checked = [(event.step, event.scores["overall"]) for event in evals if "overall" in event.scores]
-    if checked:
+    if checked := [(event.step, event.scores["overall"]) for event in evals if "overall" in event.scores]:
         axis.plot(*zip(*checked, strict=True), "kx--", linewidth=0.8, label="validation")
 
 

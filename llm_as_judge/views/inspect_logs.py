@@ -182,10 +182,9 @@ def _log(
         for name, score in (sample.scores or {}).items():
             if name != "domain":
                 number = float(score.value == "C") if isinstance(score.value, str) else score.as_float()
-                values.setdefault(name, []).append(number)
+                values.setdefault(name, []).extend([number] if number == number else [])
     means = []
-    for name, found in values.items():
-        known = [value for value in found if value == value]
+    for name, known in values.items():
         metrics = {"mean": logs.EvalMetric(name="mean", value=mean_known(known))} if known else {}
         means.append(logs.EvalScore(name=name, scorer=name, scored_samples=len(known), metrics=metrics))
     ids = list(dict.fromkeys(sample.id for sample in samples))

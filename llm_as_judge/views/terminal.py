@@ -157,9 +157,8 @@ def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     further, domains = _further(lines.values()), in_order(d for line in lines.values() for d in line.domains)
     table = make_table(title, "", "overall", *domains, "valid", "tokens", *further)
     for name, line in lines.items():
-        cells = [interval(line.domains.get(d)) for d in domains]
-        cells += [interval(getattr(line, "valid_rate", None)), f"{line.tokens:.0f}"]
-        table.add_row(name, interval(line.overall), *cells, *(cell(line) for cell in further.values()))
+        shares = line.overall, *(line.domains.get(d) for d in domains), getattr(line, "valid_rate", None)
+        table.add_row(name, *map(interval, shares), f"{line.tokens:.0f}", *(cell(line) for cell in further.values()))
     return table
 
 

@@ -90,14 +90,12 @@ def look_at_log(reader: LogReader) -> Look:
     zero_variance = sum(step.skipped_groups for step in recent) / groups if groups else math.nan
     names = in_order(domain for step in recent for domain in step.domain_accuracy)
     domains = {d: mean_known([step.domain_accuracy.get(d, math.nan) for step in recent]) for d in names}
-
-    def average(name: str) -> float:
-        return mean_known([getattr(step, name) for step in recent])
-
+    kinds = ("reward_mean", "accuracy", "valid_rate")
+    reward, right, valid = (mean_known([getattr(step, kind) for step in recent]) for kind in kinds)
     figures = {
-        "reward": f"{figure(average('reward_mean'), '.2f')}  {curve([step.reward_mean for step in steps])}",
-        "right": f"{percent(average('accuracy'))} %   {_shares(domains)}",
-        "valid": f"{percent(average('valid_rate'))} %",
+        "reward": f"{figure(reward, '.2f')}  {curve([step.reward_mean for step in steps])}",
+        "right": f"{percent(right)} %   {_shares(domains)}",
+        "valid": f"{percent(valid)} %",
         "zero variance": f"{percent(zero_variance)} % of the groups",
         "unscored": f"{sum(step.unscored for step in steps):,} rollouts of the run",
         "tokens/s": f"{figure(tokens / making if making else math.nan, ',.0f')} of policy and executor in rollouts",

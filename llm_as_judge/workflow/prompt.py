@@ -79,8 +79,7 @@ class Layer1:
         config = self._config
         if not config.show_problem:
             question = replace(question, text="?", context="")
-        entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
-        asked = f"{question.statement}{entry}"
+        asked = question.statement + (f"\nentry_point: {question.entry_point}" if question.entry_point else "")
         ending = f"Problem: {asked}\nWorkflow:\n"
         if not config.layer1:
             return Prompt("", ending)

@@ -152,8 +152,7 @@ class _Calls:
         operator = runner.operators.get(name)
         if operator is None:
             raise WorkflowError(f"there is no operator {name!r}; there are {', '.join(runner.operators)}")
-        arguments = catalog.completed(name, arguments, self.question)
-        arguments = _checked(name, catalog.signature(operator), arguments)
+        arguments = _checked(name, catalog.signature(operator), catalog.completed(name, arguments, self.question))
         chosen, init = _chosen(name, operator, init, [*filter(None, runner.executors)])
         init = _checked(name, catalog.init_signature(operator), init)
         record = _Call(self, name, arguments, chosen)
@@ -225,9 +224,8 @@ class _Call:
                 with _ours("the client of the executor"):
                     reply = await llm.chat(prompt, temperature=runner._temperature, max_tokens=limit, seed=seed)
             except PromptRefused as error:
-                too_long = error.cause == "context"
                 who = f"executor {self.executor}" if self.executor else "the executor"
-                why = f"does not fit {who}'s context" if too_long else f"is refused by {who}"
+                why = f"does not fit {who}'s context" if error.cause == "context" else f"is refused by {who}"
                 raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))

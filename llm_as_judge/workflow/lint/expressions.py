@@ -187,12 +187,10 @@ class ExpressionCheck(ast.NodeVisitor):
             self._report("W201", f"there is no operator {built}; there are {', '.join(operators)}", node)
         elif operator := self._is("operator", node.func):
             self._check_operator_call(operator, node)
-        match node.func:
-            case ast.Attribute(value=model, attr=method) if self._value(model) == Value("model"):
-                wrong = method != "get_usage_summary"
-            case _:
-                wrong = self._value(node.func) == Value("model")
-        if wrong:
+        asked = [node.func]
+        if isinstance(node.func, ast.Attribute) and node.func.attr != "get_usage_summary":
+            asked.append(node.func.value)
+        if Value("model") in map(self._value, asked):
             self._report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[item]):
