@@ -19,7 +19,6 @@ from llm_as_judge.config.schema import BufferConfig
 from llm_as_judge.data.problems import words_of
 from llm_as_judge.files import write_whole
 from llm_as_judge.types import DOMAINS, Domain, Group, Question, in_order
-from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.shapes import Example
 
 #: Unit vectors [N, dimensions] of texts; ``Policy.embed`` is one.
@@ -138,12 +137,5 @@ class ExperienceBuffer:
         return {domain: [asdict(entry) for entry in entries] for domain, entries in self._entries.items()}
 
     def load_state_dict(self, state: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-        self._entries = defaultdict(list, {d: [_loaded(kept) for kept in own] for d, own in state.items()})
+        self._entries = defaultdict(list, {d: [Experience(**kept) for kept in own] for d, own in state.items()})
         self._vectors = {}
-
-
-def _loaded(kept: Mapping[str, Any]) -> Experience:
-    if "digest" in kept:
-        return Experience(**kept)
-    facts = lint(kept["workflow"])  # an older checkpoint, which has no facts
-    return Experience(**kept, shape=facts.shape, digest=facts.digest)
