@@ -44,7 +44,8 @@ _KIND = r"\W{0,3}(?i:(?:the|option|choice|letter)\b\W{0,3}){0,4}"
 _ENDS = r"(?!\w|[.,]\d)(?=\W{0,3}(?:[.;,(\n]|\Z))"
 _LOWER = re.compile(rf"(?:{_IS}{_KIND}|\A\W*)(?:\([a-j]\)|[a-j]\)|[a-j](?=\W*(?:\n|\Z)))")
 _DENIED = r"wrong|incorrect\w*|false|least|worst|unlikely|doubtful|refuse|reject|mistake|distractor|trap|second best"
-_NEGATION = rf"\b(?:not?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|\bif\b(?=[^.;!?\n]{{0,200}}\b(?:were|had|would)\b)"
+_IF = r"\bif\b(?=[^.;!?\n]{0,200}\b(?:were|had|would)\b)"
+_NEGATION = rf"\b(?:not?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|{_IF}"
 _IN_SUBJECT = re.compile(r"\b(?:that|which|who|what)\s+\w+\s*\Z", re.IGNORECASE)
 _VERB = re.compile(r"[.;!?\n]|\b(?:is|are|was|were)\b")
 _CLAUSE_END = re.compile(
@@ -138,7 +139,7 @@ def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
     chosen = (
         r"(?i:(?:\b(?:is|be|are|was|say|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b(?:\W+(?:most )?\w+ly\b)?)"
         rf"{_KIND}{letter}|{letter}\)? is\b"
-        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?=[)\"'\u201d\s]*(?:[.;!\n]|\Z))"
+        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?=[)\"'\s]*(?:[.;!\n]|\Z))"
     )
     leading = rf"\A{_KIND}{letter}(?:[.:)\]]|\W{{1,3}}because\b|\W*\Z|\W*\n|, )"
     return tuple(map(re.compile, (_MARK.format(f"([{letters}])"), _IS + _KIND + letter, leading, chosen)))
