@@ -79,7 +79,8 @@ class Layer1:
         config = self._config
         if not config.show_problem:
             question = replace(question, text="?", context="")
-        asked = question.statement + (f"\nentry_point: {question.entry_point}" if question.entry_point else "")
+        entry = f"\nentry_point: {question.entry_point}" if question.entry_point else ""
+        asked = f"{question.statement}{entry}"
         ending = f"Problem: {asked}\nWorkflow:\n"
         if not config.layer1:
             return Prompt("", ending)
