@@ -35,8 +35,6 @@ _OPERATIONAL = {
     "micro_batch_tokens", "shared_prefix", "engine", "eval_temperature", "eval_problems", "price_per_million_input",
     "price_per_million_output",
 }  # fmt: skip
-#: Settings of earlier checkpoints, with the value that every run has now.
-_FORMER = {("judge", "second_role"): "verdicts", ("training", "kl_estimator"): "k3"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +128,9 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
     file = checkpoint / "config.yaml"
     saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
     now = yaml.safe_load(to_yaml(config))
-    former = [
-        f"{section}.{name} was {was}, which only earlier versions have"
-        for (section, name), value in _FORMER.items()
-        if (was := saved.get(section, {}).get(name, value)) != value
-    ]
     was, now_named = (deciding_of(tree.get("executors", {})) for tree in (saved, now))
-    if was != now_named:
-        former.append(f"executors was {was}, is {now_named}")
-    return former + [
+    named = [] if was == now_named else [f"executors was {was}, is {now_named}"]
+    return named + [
         f"{section}.{name} was {saved[section][name]}, is {now[section][name]}"
         for section, settings in decisive(config, _LEARNING).items()
         if section in _LEARNING

@@ -5,7 +5,6 @@ its group and gives it no advantage.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -21,8 +20,6 @@ from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.device import resolve_device
 from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.types import Rollout
-
-logger = logging.getLogger(__name__)
 
 Message = dict[str, str]
 
@@ -43,7 +40,6 @@ class WorkflowReward:
     def __init__(self, config: str | Path | Config, overrides: Sequence[str] = ()) -> None:
         self.scorer = Scorer(config, overrides)
         self.__name__ = "workflow_reward"  # name of TRL's metrics
-        self._warned = False
         self._limit = self.scorer.config.training.response_max_length
         self._eos = load_tokenizer(locate_weights(self.scorer.config.base_model.path)).eos_token_id
 
@@ -58,13 +54,6 @@ class WorkflowReward:
         if records is None:
             raise ConfigError(f"the data set has no column {RECORD!r}; create it with integrations.trl.dataset")
         cut = [len(ids) >= self._limit and ids[-1] != self._eos for ids in completion_ids or [()] * len(completions)]
-        if all(cut) and not self._warned:
-            self._warned = True
-            logger.warning(
-                f"all {len(cut)} completions of a batch were cut off after {self._limit} tokens without the end token "
-                f"{self._eos}: raise training.response_max_length, or give GRPOTrainer the policy's tokenizer, "
-                "processing_class=llm_as_judge.policy.weights.load_tokenizer(path)"
-            )
         step, seed = getattr(trainer_state, "global_step", 0), self.scorer.config.training.seed
         scores = [
             self.scorer.score(
