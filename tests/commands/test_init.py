@@ -7,7 +7,7 @@ import pytest
 from helpers.cli import CommandLine
 from helpers.finished import as_options
 from helpers.processes import ROOT
-from helpers.run_logs import read_events
+from helpers.run_logs import read_rollouts
 
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.operators.catalog import load_operators
@@ -27,9 +27,9 @@ def test_init_writes_what_trains(here: Path, cli: CommandLine, address: str, mon
     fewer = [f"executor.base_url={address}", "max_steps=1", "eval_problems=2", "evaluation.baselines=none"]
     out = cli("train", "--config", "config.yaml", *as_options(fewer))
     assert "mean score" in out and "step 1/1" in out
-    events = [event for event in read_events(Path("logs/nano/own_verdict.jsonl")) if event["kind"] == "rollout"]
-    judged = [event for event in events if event["outcome"] == "finished"]
-    assert judged and all(event["tier"] == "function" and event["score"] in (0, 0.5, 1) for event in judged)
+    rollouts = [event.rollout for event in read_rollouts("logs/nano/own_verdict.jsonl")]
+    judged = [rollout.verdict for rollout in rollouts if rollout.valid]
+    assert judged and all(verdict.tier == "function" and verdict.score in (0, 0.5, 1) for verdict in judged)
     assert Path("checkpoints/nano/own_verdict/step_1/adapter_model.safetensors").exists()
 
 

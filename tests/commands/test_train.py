@@ -301,7 +301,8 @@ def test_training_stops_whole_and_continues_with_space(
     assert results["steps"] == 3 and {1, 2} <= {event["step"] for event in log if event["kind"] == "step"}
     assert (places["checkpoints"] / "nano/grpo_mixed/step_3/checkpoint.json").is_file()
     kept = [json.loads(line) for path in places["buffer"].rglob("*_top_samples.jsonl") for line in path.open()]
-    assert {entry["step"] for entry in kept} == {event["step"] for event in log if event.get("correct")}
+    right = {e["step"] for e in log if e["kind"] == "rollout" and e["rollout"]["verdict"]["correct"]}
+    assert {entry["step"] for entry in kept} == right
 
 
 def test_one_model_in_both_roles_resumes_to_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path
     (row,) = saved()
     assert (row["workflow"], row["metrics"]["outcomes"]) == ("round_3/graph.py", {"finished": 1})
     (records,) = Path("results/evaluation").glob("*.jsonl")
-    assert json.loads(records.read_text())["text"] == Path("round_3/graph.py").read_text()
+    assert json.loads(records.read_text())["rollout"]["workflow"] == Path("round_3/graph.py").read_text()
     Path("round_3/prompt.py").unlink()
     cli(*command)
     assert len(list(Path("results/evaluation").glob("*.jsonl"))) == 2, "another prompt.py is another evaluation"

@@ -116,10 +116,10 @@ async def test_the_log_shows_every_rollout_with_the_prompt_it_answered(tmp_path:
     made.parts.sampler.sample = lambda n: [problem(i) for i in range(n)]  # type: ignore[method-assign]
     await Trainer(replace(made.parts, log=log.log), made.config).train()
     shown = {
-        (rollout.step, rollout.problem): prompt.user
+        (event.step, event.rollout.problem.question.id): prompt.user
         for step in LogReader(log.path).finished()
         if isinstance(step, FinishedStep)
-        for rollout, _, prompt in step.members()
+        for event, _, prompt in step.members()
     }
     assert len(set(shown.values())) > 4 and shown.keys() == answered.keys()
     assert {key: text for key, text in shown.items() if text not in answered[key]} == {}
