@@ -8,7 +8,6 @@ from uuid import uuid4
 
 import numpy as np
 import ray
-from torch import Tensor, tensor
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput, register
 from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
 from verl.utils.profiler import simple_timer
@@ -76,11 +75,11 @@ class WorkflowLoop(AgentLoopBase):
 
 
 @register_adv_est("grpo_scored")
-def scored_advantages(token_level_rewards: Tensor, response_mask: Tensor, index: Any, config: Any, **_: Any) -> Any:
+def scored_advantages(token_level_rewards: Any, response_mask: Any, index: Any, config: Any, **_: Any) -> Any:
     """verl's GRPO among the scored rollouts of each group; 0 for the others, and for one that is alone."""
     groups = np.where(response_mask.any(-1).numpy(force=True), index, "unscored")
     sizes = Counter(groups)
-    several = tensor([[sizes[group] > 1] for group in groups], device=response_mask.device)
+    several = response_mask.new_tensor([[sizes[group] > 1] for group in groups])
     return compute_grpo_outcome_advantage(
         token_level_rewards, response_mask * several, groups, norm_adv_by_std_in_grpo=config.norm_adv_by_std_in_grpo
     )
