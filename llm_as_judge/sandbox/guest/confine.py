@@ -55,14 +55,12 @@ def plan(mode: str, without: int = 0) -> ConfinementPlan:
         layers |= NO_PROCESSES | OWN_UID
     layers |= LANDLOCK if landlock.abi() else 0
     layers &= ~without
-    architecture = None if without & SECCOMP else seccomp.machine()
-    if architecture:
+    prepared, architecture = None, seccomp.machine()
+    if architecture and not without & SECCOMP:
         layers |= SECCOMP | NO_PROCESSES & ~without
-    return ConfinementPlan(
-        layers,
-        landlock.ruleset(landlock.abi()) if layers & LANDLOCK else -1,
-        seccomp.Filter.of(seccomp.program(architecture, files=mode != "no-open")) if architecture else None,
-    )
+        code = seccomp.program(architecture, files=mode != "no-open")
+        prepared = seccomp.Filter(len(code) // 8, code)
+    return ConfinementPlan(layers, landlock.ruleset(landlock.abi()) if layers & LANDLOCK else -1, prepared)
 
 
 def layer_names(bits: int, landlock_abi: int = 0) -> tuple[str, ...]:

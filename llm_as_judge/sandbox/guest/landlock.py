@@ -9,6 +9,7 @@ of the child from 6. Seccomp refuses what an older kernel cannot withhold.
 import ctypes
 import fcntl
 import functools
+import glob
 import os
 import struct
 import sys
@@ -75,18 +76,13 @@ def restrict_self(descriptor: int) -> None:
 def library_folders() -> list[str]:
     """Folders of the system's shared libraries, which extension modules need."""
     multiarch = sysconfig.get_config_var("MULTIARCH")
-    found = []
-    for root in ("/lib", "/usr/lib", "/lib64", "/usr/lib64"):
-        inner = f"{root}/{multiarch}"
-        found.append(inner if multiarch and os.path.isdir(inner) else root)
-    return [folder for folder in found if os.path.isdir(folder)]
+    places = [(root, f"{root}/{multiarch}") for root in ("/lib", "/usr/lib", "/lib64", "/usr/lib64")]
+    return [inner if os.path.isdir(inner) else root for root, inner in places]
 
 
 def own_libraries() -> list[str]:
     """The interpreter's own shared libraries."""
-    folder = sysconfig.get_config_var("LIBDIR") or ""
-    names = os.listdir(folder) if os.path.isdir(folder) else []
-    return [os.path.join(folder, name) for name in names if name.startswith("lib") and ".so" in name]
+    return glob.glob(f"{glob.escape(sysconfig.get_config_var('LIBDIR') or '')}/lib*.so*")
 
 
 def _rules() -> Iterator[tuple[str, int]]:

@@ -26,7 +26,7 @@ class Connection:
         self.sock.sendall(frames.encode(message))
 
     def receive(self) -> dict[str, Any]:
-        """Block until a message arrives; raises ``EOFError`` when the host has closed the connection."""
+        """Block until a message arrives; raises ``SystemExit`` when the host has closed the connection."""
         return frames.decode(self._exactly(frames.HEADER.unpack(self._exactly(frames.HEADER.size))[0]))
 
     def finish(self, end: dict[str, Any]) -> NoReturn:
@@ -46,7 +46,7 @@ class Connection:
         while len(data) < count:
             part = self.sock.recv(min(count - len(data), 1 << 20))
             if not part:
-                raise EOFError("the host closed the connection")
+                raise SystemExit("the host closed the connection")
             data += part
         return bytes(data)
 

@@ -105,10 +105,6 @@ class Filter(ctypes.Structure):
 
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p)]
 
-    @classmethod
-    def of(cls, code: bytes) -> "Filter":
-        return cls(len(code) // 8, code)
-
 
 def load(prepared: Filter, prctl: Callable[..., int]) -> None:
     """Apply the filter to the calling process permanently; needs no_new_privs. Raises ``OSError``."""

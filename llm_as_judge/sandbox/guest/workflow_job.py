@@ -11,7 +11,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from llm_as_judge.sandbox.guest import aflow, frames
+from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute
 from llm_as_judge.sandbox.guest.standins import OperatorError, create_llm_instance, create_modules
 
@@ -24,7 +24,6 @@ class PendingCalls:
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._count = 0
-        self._frames = frames.Decoder(1 << 32)  # the host is trusted
         self._loop.add_reader(host.sock, self._readable)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -36,18 +35,14 @@ class PendingCalls:
         return await future
 
     def _readable(self) -> None:
-        data = self._host.sock.recv(1 << 20)
-        if not data:
-            raise SystemExit("the host closed the connection")
-        self._frames.feed(data)
-        while (reply := self._frames.next()) is not None:
-            future = self._pending.pop(reply["call"])
-            if future.done():  # cancelled by the workflow
-                continue
-            if "error" in reply:
-                future.set_exception(OperatorError(reply["error"]))
-            else:
-                future.set_result(reply["result"])
+        reply = self._host.receive()  # a message that has begun arrives whole: the host is trusted
+        future = self._pending.pop(reply["call"])
+        if future.done():  # cancelled by the workflow
+            return
+        if "error" in reply:
+            future.set_exception(OperatorError(reply["error"]))
+        else:
+            future.set_result(reply["result"])
 
 
 class OperatorResult(dict[str, Any]):
