@@ -1,7 +1,7 @@
 # Everyday targets; `make help` lists them. ARGS is passed on: make train ARGS="--set seed=1"
 # For a CPU build of torch on Linux: make setup TORCH_INDEX=https://download.pytorch.org/whl/cpu
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-vllm setup-verl setup-verifiers smollm2 laptop small real peers train pretrain test test-all test-vllm test-verl test-verifiers check gpu bench bench-methods
+.PHONY: help setup setup-vllm setup-verl setup-verifiers setup-tinker smollm2 laptop small real peers train pretrain test test-all test-vllm test-verl test-verifiers test-tinker check gpu bench bench-methods
 
 PYTHON ?= python3
 ARGS ?=
@@ -17,6 +17,9 @@ VERL_VENV ?= .venv-verl
 VERL_PACKAGES ?= verl==0.9.1 cachetools fastapi uvicorn ray==2.60.0 torch==2.13.0 'transformers<5.11'
 # verifiers needs an older openai; everything else comes from .venv.
 VERIFIERS_VENV ?= .venv-verifiers
+# SkyRL has a transformers of its own. On Python 3.11 only 0.3.0 installs; 0.4.0, whose server the tests use, is laid over it.
+TINKER_VENV ?= .venv-tinker
+TINKER_PACKAGES ?= skyrl[tinker,jax]==0.3.0 aiohttp torch==2.13.0
 # -qq hides warnings; errors are still shown.
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
@@ -114,6 +117,22 @@ $(VERIFIERS_VENV)/.installed: $(STAMP)
 	@$(VERIFIERS_VENV)/bin/python -c 'import sys, sysconfig; open(sysconfig.get_path("purelib") + "/shared.pth", "w").write("import site; site.addsitedir(%r)" % sys.argv[1])' \
 		$(abspath .venv)/lib/python*/site-packages
 	@$(BIN)/python -m pip --python $(VERIFIERS_VENV)/bin/python install -qq --disable-pip-version-check verifiers==0.4.0 hatchling
+	@touch $@
+
+setup-tinker: $(TINKER_VENV)/.installed  ## create an environment for SkyRL's server of the Tinker API, on the CPU (2.2 GB)
+
+test-tinker: setup setup-tinker  ## run the test with SkyRL's own server
+	@TINKER_PYTHON=$(abspath $(TINKER_VENV))/bin/python $(BIN)/python -m pytest -q -m tinker tests/policy $(ARGS)
+
+# torch first: otherwise gigabytes of CUDA come with it.
+$(TINKER_VENV)/.installed:
+	@$(PYTHON) -m venv $(TINKER_VENV)
+	@$(TINKER_VENV)/bin/pip install -qq --disable-pip-version-check torch==2.13.0+cpu || $(TINKER_VENV)/bin/pip install -qq torch==2.13.0
+	@$(TINKER_VENV)/bin/pip install -qq --disable-pip-version-check $(TINKER_PACKAGES)
+	@$(TINKER_VENV)/bin/pip install -qq --disable-pip-version-check --no-deps tinker==0.25.0
+	@$(TINKER_VENV)/bin/pip download -qq --disable-pip-version-check --no-deps --python-version 3.12 --only-binary=:all: \
+		-d $(TINKER_VENV)/wheel skyrl==0.4.0
+	@$(TINKER_VENV)/bin/python -m zipfile -e $(TINKER_VENV)/wheel/skyrl-0.4.0*.whl $(TINKER_VENV)/lib/python3*/site-packages
 	@touch $@
 
 check: setup  ## lint, formatting, types

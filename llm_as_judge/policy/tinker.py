@@ -150,7 +150,7 @@ class TinkerPolicy(Encoder):
 
         def one(completion: Completion) -> list[float]:
             ids = self._types.ModelInput.from_ints([*completion.prompt_ids, *completion.token_ids])
-            return list(self._ask(lambda: self._first.compute_logprobs(ids).result()))[1:]
+            return list(self._ask(lambda: self._first.compute_logprobs(ids).result()))
 
         return [self._scored(*scored) for scored in zip(completions, self._together(one, completions), strict=True)]
 
@@ -276,10 +276,9 @@ class TinkerPolicy(Encoder):
         return self._types.Datum(self._types.ModelInput.from_ints(whole[:-1]), loss_fn_inputs={**targets, **padded})
 
     def _scored(self, completion: Completion, found: Sequence[float]) -> Tensor:
-        """Log-probs of a completion's tokens, from those of all but the first token of its sequence."""
-        self._used["read"] += len(found) + 1
-        own = found[len(completion.prompt_ids) - 1 :]
-        return torch.from_numpy(self._finite(own, len(completion.token_ids)))
+        """Log-probs of a completion's tokens, the last of its sequence: some servers leave out those of the first."""
+        self._used["read"] += len(completion.prompt_ids) + len(completion.token_ids)
+        return torch.from_numpy(self._finite(found[-len(completion.token_ids) :], len(completion.token_ids)))
 
     def _finite(self, logprobs: Sequence[float], tokens: int) -> Any:
         found = np.array(logprobs, float)

@@ -137,7 +137,8 @@ class World:
             if body.get("prompt_logprobs"):
                 row = Completion("", tuple(ids[:1]), tuple(ids[1:]), (), "stop")
                 (known,) = policy.known_logprobs([row], PLAIN, "padded", 1 << 16)
-                reply.prompt_logprobs = np.array([np.nan, *known.tolist()], np.float32).tobytes()
+                missing = [np.nan] if self.reduction == "sum" else []  # SkyRL leaves the first token out
+                reply.prompt_logprobs = np.array([*missing, *known.tolist()], np.float32).tobytes()
             sampling = Sampling(params["temperature"], params["top_p"], max(0, params["top_k"]))
             found = LocalEngine(policy, policy.tokenizer).generate(
                 [ids], body["num_samples"], sampling=sampling, max_new_tokens=params["max_tokens"],
