@@ -84,11 +84,6 @@ def read_request(body: Mapping[str, Any], models: Mapping[str, Domain], data: Da
     return read, Question("request", text, domain, read.context, read.entry_point, read.public_tests, like=like)
 
 
-def cut_at(text: str, stops: Sequence[str]) -> str:
-    """``text`` up to the first of ``stops``."""
-    return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
-
-
 async def run_server(
     endpoint: "Endpoint", host: str, port: int, ready: Callable[[str], None] = lambda address: None
 ) -> None:
@@ -206,10 +201,10 @@ class Endpoint:
 
 def _choice(index: int, solution: Solution, request: ChatBody) -> dict[str, Any]:
     """The answer, with the workflow in the field where reasoning models have their reasoning."""
-    execution = solution.execution
+    execution, text = solution.execution, solution.answer or ""
     message = {
         "role": "assistant",
-        "content": cut_at(execution.answer or "", request.stop),
+        "content": text[: min((at for stop in request.stop if (at := text.find(stop)) >= 0), default=len(text))],
         "refusal": None if execution.outcome == "finished" else f"{execution.outcome}: {execution.error}",
         "reasoning_content": solution.workflow,
     }
