@@ -11,7 +11,6 @@ import re
 import shlex
 import signal
 import sys
-import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -155,9 +154,8 @@ def _explained(error: Exception, arguments: Sequence[str]) -> str | None:
     missing = isinstance(error, FileNotFoundError)  # a bug, unless a folder cannot be made, as in /proc
     if missing and traceback.extract_tb(error.__traceback__)[-1].name != "mkdir":
         return None
-    if problem := file_problem(error, next(iter(arguments), "")):
-        return f"error: {problem}"
-    return None
+    problem = file_problem(error, next(iter(arguments), ""))
+    return f"error: {problem}" if problem else None
 
 
 @contextmanager
@@ -170,9 +168,6 @@ def _sigterm_as_interrupt(terminated: list[int]) -> Iterator[None]:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.raise_signal(signal.SIGINT)
 
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before, on_sigint = signal.signal(signal.SIGTERM, on_sigterm), signal.getsignal(signal.SIGINT)
     try:
         yield

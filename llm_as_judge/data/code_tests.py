@@ -46,7 +46,9 @@ def tested_function(tests: str, code: str = "") -> str:
     tree = syntax_tree("tests", tests)
     bound, _ = names_of(tests)
     asserts = [node for node in ast.walk(tree) if isinstance(node, ast.Assert)]
-    called = Counter(name for node in asserts for name in {*called_names(node)})
+    called = Counter[str]()
+    for node in asserts:
+        called.update({n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)})
     names, own = [n for n, count in called.items() if count == len(asserts) and n not in bound], _DEFINED.findall(code)
     names = [name for name in names if name in own] or [name for name in names if not hasattr(builtins, name)]
     if len(names) != 1:
@@ -61,7 +63,3 @@ def syntax_tree(field: str, source: str) -> ast.Module:
         return quiet_parse(_PACKED.sub('""', source) if field == "tests" else source, LONGEST_SOURCE)
     except SyntaxError as error:
         raise DataError(f"field {field!r} is not Python in line {error.lineno or 1}: {error.msg}") from None
-
-
-def called_names(node: ast.AST) -> list[str]:
-    return [n.func.id for n in ast.walk(node) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]

@@ -5,7 +5,6 @@ Each file in ``benchmarks/`` ends with its entry, and ``catalog.DATASETS`` lists
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +63,13 @@ class Source(Strict):
         return test in self.pool or test not in self.splits
 
 
-@cache
-def _sources() -> Mapping[str, Source]:
-    found = plain_yaml(Path(__file__).with_name("benchmarks") / "sources.yaml")
-    return TypeAdapter(Mapping[str, Source]).validate_python(found)
+_FOUND = plain_yaml(Path(__file__).with_name("benchmarks") / "sources.yaml")
+_SOURCES = TypeAdapter(Mapping[str, Source]).validate_python(_FOUND)
 
 
 def source_of(dataset: str) -> Source:
     """The source of one of the package's benchmarks."""
-    return _sources()[dataset]
+    return _SOURCES[dataset]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

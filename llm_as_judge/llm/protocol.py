@@ -86,22 +86,14 @@ def checked(body: Mapping[str, Any], kind: type[B], models: Iterable[str], unsup
     if refused := [name for name in unsupported if body.get(name) and body[name] != "none"]:
         raise RequestError(f"{', '.join(refused)}: not supported by this server")
     if body.get("model") not in [*models]:
-        raise RequestError(f"no model {shown(body.get('model'))} here; use one of {', '.join(models)}", 404)
+        raise RequestError(f"no model {body.get('model')!r:.100} here; use one of {', '.join(models)}", 404)
     try:
         return kind.model_validate({name: value for name, value in body.items() if value is not None})
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         reason = first["msg"].removeprefix("Value error, ")
-        raise RequestError(f"{place}: {reason}, got {shown(first['input'])}") from error
-
-
-def shown(value: object) -> str:
-    """The beginning of a value, for a message."""
-    try:
-        return repr(value)[:100]
-    except ValueError:  # an integer of thousands of digits
-        return type(value).__name__
+        raise RequestError(f"{place}: {reason}, got {first['input']!r:.100}") from error
 
 
 async def body_of(http: web.Request) -> dict[str, Any]:

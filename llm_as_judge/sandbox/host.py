@@ -2,13 +2,19 @@
 
 Each run is one forked child with limits on CPU and memory (``guest.confine``), killed with its descendants at its
 wall-clock deadline (``children``). Whatever foreign code does is an outcome; only a sandbox failure is a ``fault``.
+
+An active self-test chooses the mode: the strictest in which no attempt to break out succeeds. A mode counts by what its
+self-test found, not by what was configured. If no mode works, the sandbox refuses to start and says what would help;
+``unsafe`` is used only when asked for by name.
 """
 
 import asyncio
 import logging
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
@@ -17,15 +23,23 @@ from llm_as_judge.files import cut
 from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, run_children, text
 from llm_as_judge.sandbox.code_verdict import judge
 from llm_as_judge.sandbox.guest import aflow
-from llm_as_judge.sandbox.modes import open_zygote
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR, CodeResult, CodeVerdict, Confinement, OperatorParameters
-from llm_as_judge.sandbox.zygote_client import Child, ZygoteClient
+from llm_as_judge.sandbox.zygote_client import GUEST, Child, ZygoteClient
 from llm_as_judge.types import Execution, Outcome, Question
 
 __all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", "Sandbox"]
 
 log = logging.getLogger(__name__)
+
+_PROBE_SECONDS = 20.0
+
+#: Modes, strictest first, and what each needs.
+_NEEDS = {
+    "full": "install bubblewrap and allow it user namespaces, or use sandbox.mode=auto",
+    "standard": "it needs Linux 5.13 or later with Landlock and seccomp; use sandbox.mode=auto, or no-open",
+    "no-open": "it needs Linux with seccomp on x86_64 or aarch64",
+}
 
 
 class Sandbox:
@@ -165,3 +179,52 @@ class Sandbox:
                 self._confinement = self._confinement or found
                 self.mode = found.mode  # also for a zygote that is started again
             return self._zygote
+
+
+async def open_zygote(mode: str, without: int = 0) -> tuple[ZygoteClient, Confinement]:
+    """Start a zygote in ``mode``, or for ``auto`` in the strictest mode that works, and report what confines it.
+
+    ``without`` are bits of layers to leave out, for tests of the layers; what that opens is reported, not refused.
+    Raises ``ConfigError`` with the cure if no mode works.
+    """
+    if mode == "unsafe":
+        free = await ZygoteClient.start(mode, without)
+        return free, await _tried(free, mode, {})
+    refused: dict[str, str] = {}
+    for candidate in _NEEDS if mode == "auto" else (mode,):
+        zygote: ZygoteClient | None = None
+        try:
+            zygote = await ZygoteClient.start(candidate, without)
+            found = await _tried(zygote, candidate, refused)
+            if (found.probes and not found.open) or without:
+                return zygote, found
+            refused[candidate] = f"its self-test was able to do: {', '.join(found.open)}"
+        except SandboxFault as fault:
+            refused[candidate] = str(fault)
+        if zygote is not None:
+            await zygote.aclose()
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in refused.items())
+    if mode == "auto":
+        raise ConfigError(
+            f"no isolation on this machine ({sys.platform}): {reasons}. Run on Linux with seccomp, or in a virtual "
+            "machine or container of your own with sandbox.mode=unsafe, which isolates nothing and marks every result"
+        )
+    raise ConfigError(f"sandbox.mode={mode} does not hold on this machine: {reasons}. Cure: {_NEEDS[mode]}")
+
+
+async def _tried(zygote: ZygoteClient, mode: str, refused: Mapping[str, str]) -> Confinement:
+    """Run the probes in a child; raises ``SandboxFault`` if they do not finish."""
+    source = (GUEST / "probes.py").read_text(encoding="utf-8")
+    arguments = [os.getpid(), str(Path(__file__).resolve()), zygote.descriptors]
+    child = await zygote.spawn(SandboxConfig())
+    try:
+        await child.send({"kind": "code", "source": source, "call": "probe", "args": arguments})
+        end = await asyncio.wait_for(child.receive(), _PROBE_SECONDS) or {}
+    except asyncio.TimeoutError:
+        raise SandboxFault("its self-test did not end") from None
+    finally:
+        await child.aclose()
+    match end:
+        case {"value": dict(probes)}:
+            return Confinement(mode, zygote.layers, probes, dict(refused))
+    raise SandboxFault(f"its self-test failed: {end.get('error') or 'the child could not be set up'}")

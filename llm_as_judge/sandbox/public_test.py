@@ -55,17 +55,12 @@ async def run_assert(
 
 def _probe(statement: str) -> str:
     """Source of a function that returns ``[passed, repr of the left side, repr of the right side]``."""
-    body = quiet_parse(statement).body
-    if len(body) != 1 or not isinstance(body[0], ast.Assert):
-        raise SyntaxError(f"not one assert statement: {statement!r}")
-    test = body[0].test
-    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-        lines = [
-            f"got = {ast.unparse(test.left)}",
-            f"expected = {ast.unparse(test.comparators[0])}",
-            "passed = bool(got == expected)",
-            "return [passed, repr(got)[:300], repr(expected)[:300]]",
-        ]
-    else:
-        lines = [f"return [bool({ast.unparse(test)}), '', '']"]
-    return "def _probe_assert():\n" + "\n".join(f"    {line}" for line in lines)
+    match quiet_parse(statement).body:
+        case [ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]))]:
+            lines = [f"got = {ast.unparse(left)}", f"expected = {ast.unparse(right)}", "passed = bool(got == expected)"]
+            lines.append("return [passed, repr(got)[:300], repr(expected)[:300]]")
+        case [ast.Assert(test=test)]:
+            lines = [f"return [bool({ast.unparse(test)}), '', '']"]
+        case _:
+            raise SyntaxError(f"not one assert statement: {statement!r}")
+    return "\n    ".join(["def _probe_assert():", *lines])

@@ -64,11 +64,6 @@ class Confinement:
         return tuple(name for name, state in self.probes.items() if state != "blocked")
 
     @property
-    def holds(self) -> bool:
-        """Whether everything was tried and nothing succeeded."""
-        return bool(self.probes) and not self.open
-
-    @property
     def summary(self) -> str:
         """One line; ``str()`` lists every attempt."""
         if self.mode == "unsafe":

@@ -36,7 +36,7 @@ START_S = 300
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder, port = tmp_path_factory.mktemp("skyrl"), free_port()
     words = [
-        PYTHON, str(Path(__file__).parents[1] / "helpers/skyrl.py"), "--base-model", EMBEDDED.base_model.path,
+        PYTHON, str(Path(__file__).parents[1] / "helpers/tinker_skyrl.py"), "--base-model", EMBEDDED.base_model.path,
         "--backend", "jax", "--port", str(port), "--backend-config", BACKEND,
         "--database-url", f"sqlite:///{folder}/state.db", "--checkpoints-base", str(folder / "saved"),
     ]  # fmt: skip
@@ -54,8 +54,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 time.sleep(0.5)
         yield f"http://127.0.0.1:{port}"
     finally:
-        os.killpg(server.pid, signal.SIGTERM)
-        server.wait()
+        if server.poll() is None:
+            os.killpg(server.pid, signal.SIGTERM)
+            server.wait()
 
 
 def test_three_steps_equal_our_own_and_come_back(address: str, tmp_path: Path) -> None:

@@ -30,6 +30,9 @@ _HELPERS = (
     "async_llm", "evaluator", "llm_provider_registry", "cost_manager", "logs", "model_configs", "model_utils",
     "llm_utils", "base_model", "base_llm", "benchmark", "base_evaluator", "models_config", "llm_config", "optimizer",
 )  # fmt: skip
+#: Roles by the last part of a path.
+_ROLES: dict[str, Role] = {name: "names" for name in _HELPERS}
+_ROLES |= {"operator": "operators", "operators": "operators", "prompt": "prompt"}
 #: All names in those modules.
 NAMES = (
     "create_llm_instance", "AsyncLLM", "CostManager", "logger", "DatasetType", "QuestionType", "LLMConfig",
@@ -42,16 +45,8 @@ def role(module: str) -> Role | None:
     first, *_ = parts = module.split(".", _MOST_PARTS)
     if len(parts) > _MOST_PARTS:
         return None
-    last = parts[-1]
-    if module == "prompt":
-        return "prompt"
-    if len(parts) < 2 or not (first in _ROOTS or any(part.lower() in _FOLDERS for part in parts[:-1])):
-        return None
-    if last in ("operator", "operators"):
-        return "operators"
-    if last == "prompt":
-        return "prompt"
-    return "names" if last in _HELPERS else None
+    known = first in _ROOTS or any(part.lower() in _FOLDERS for part in parts[:-1])
+    return _ROLES.get(parts[-1]) if module == "prompt" or (known and len(parts) > 1) else None
 
 
 def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection[str]) -> tuple[str, ...] | None:
@@ -72,10 +67,8 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Import | ast.ImportF
             module = absolute(node)
             for alias in node.names:
                 inner = f"{module}.{alias.name}"
-                if role(inner) in ("operators", "prompt"):
-                    yield node, alias, inner, ""
-                else:
-                    yield node, alias, module, alias.name
+                whole = role(inner) in ("operators", "prompt")
+                yield (node, alias, inner, "") if whole else (node, alias, module, alias.name)
 
 
 def absolute(node: ast.ImportFrom) -> str:
@@ -88,10 +81,7 @@ def absolute(node: ast.ImportFrom) -> str:
 
 def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:
     """Every known module that is imported among the nodes of a text, with the packages that contain it."""
-    found: dict[str, Role] = {}
-    for _, _, module, _ in imports(nodes):
-        if kind := role(module):
-            found[module] = kind
+    found: dict[str, Role] = {module: kind for _, _, module, _ in imports(nodes) if (kind := role(module))}
     for module in list(found):
         while "." in module:
             module = module.rpartition(".")[0]

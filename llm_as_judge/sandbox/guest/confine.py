@@ -2,7 +2,7 @@
 
 Linux; elsewhere POSIX limits, for mode ``unsafe`` only. In this order: another uid if started as root, resource limits,
 no_new_privs, death with the zygote, Landlock (files), seccomp (system calls). In mode ``full`` the zygote is already
-inside bubblewrap. Whether a mode works is found by a self-test (``modes``).
+inside bubblewrap. Whether a mode works is found by a self-test (``host``).
 """
 
 import contextlib

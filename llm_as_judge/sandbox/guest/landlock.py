@@ -73,13 +73,6 @@ def restrict_self(descriptor: int) -> None:
         raise OSError(ctypes.get_errno(), "landlock_restrict_self")
 
 
-def library_folders() -> list[str]:
-    """Folders of the system's shared libraries, which extension modules need."""
-    multiarch = sysconfig.get_config_var("MULTIARCH")
-    places = [(root, f"{root}/{multiarch}") for root in ("/lib", "/usr/lib", "/lib64", "/usr/lib64")]
-    return [inner if os.path.isdir(inner) else root for root, inner in places]
-
-
 def own_libraries() -> list[str]:
     """The interpreter's own shared libraries."""
     return glob.glob(f"{glob.escape(sysconfig.get_config_var('LIBDIR') or '')}/lib*.so*")
@@ -95,7 +88,10 @@ def _rules() -> Iterator[tuple[str, int]]:
                     yield path, _READ_FILE | (_READ_DIR if os.path.isdir(path) else 0)
         elif os.path.isfile(folder):
             yield folder, _READ_FILE
-    for path in (*library_folders(), *own_libraries(), "/etc/ld.so.cache", "/dev/urandom"):
+    for root in ("/lib", "/usr/lib", "/lib64", "/usr/lib64"):  # shared libraries, which extension modules need
+        inner = f"{root}/{sysconfig.get_config_var('MULTIARCH')}"
+        yield inner if os.path.isdir(inner) else root, _READ_FILE
+    for path in (*own_libraries(), "/etc/ld.so.cache", "/dev/urandom"):
         yield path, _READ_FILE
     yield "/usr/share/zoneinfo", _READ_FILE | _READ_DIR
     yield "/dev/null", _READ_FILE | _WRITE_FILE

@@ -2,18 +2,88 @@
 
 ``operator.X(self.llm)`` creates a proxy. Awaiting a call of it sends the name and the arguments and waits for the
 result; several calls may be under way at once. Imports as AFlow's graphs write them (``guest.aflow``) resolve to the
-same objects. Counting and metering are the host's work.
+same objects, and AFlow's model, its costs and its logger to replacements. Counting and metering are the host's work:
+here tokens and costs are always zero.
 """
 
 import asyncio
 import inspect
 import operator
-from collections.abc import Mapping, Sequence
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute
-from llm_as_judge.sandbox.guest.standins import OperatorError, create_llm_instance, create_modules
+
+
+class OperatorError(Exception):
+    """The host refused an operator call; its message says why."""
+
+
+class Costs:
+    """Replaces the cost records of AFlow and MetaGPT."""
+
+    total_cost = total_budget = 0.0
+    total_prompt_tokens = total_completion_tokens = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def get_total_cost(self) -> float:
+        return self.total_cost
+
+    def get_costs(self) -> "Costs":
+        return self
+
+    def get_summary(self) -> dict[str, Any]:
+        counts = dict.fromkeys(("total_input_tokens", "total_output_tokens", "total_tokens", "call_count"), 0)
+        return {**counts, "total_cost": 0.0, "history": []}
+
+
+class LLM:
+    """Replaces AFlow's model and ``create_llm_instance``, which makes one."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.cost_manager = self.usage_tracker = Costs()
+
+    def get_usage_summary(self) -> dict[str, Any]:
+        return Costs().get_summary()
+
+    async def __call__(self, *args: Any, **kwargs: Any) -> str:
+        raise OperatorError("self.llm cannot be called: use an operator")
+
+
+class Logger:
+    """Discards what a graph logs."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
+
+
+#: The objects behind ``aflow.NAMES``.
+NAMES: dict[str, Any] = {
+    **dict.fromkeys(aflow.NAMES, Any),  # most are only used in annotations
+    "create_llm_instance": LLM,
+    "AsyncLLM": LLM,
+    "CostManager": Costs,
+    "logger": Logger(),
+    "DatasetType": str,
+}
+
+
+def create_modules(roles: Mapping[str, aflow.Role], operators: Mapping[str, Any], prompt: str) -> None:
+    """Make the modules of ``roles`` importable, with the packages around them; ``prompt`` is executed last."""
+    contents = {"operators": operators, "names": NAMES}
+    for name in sorted(roles):
+        module = sys.modules[name] = types.ModuleType(name)
+        module.__dict__.update({"__path__": [], **contents.get(roles[name], {})})
+        package, _, last = name.rpartition(".")
+        if package:
+            setattr(sys.modules[package], last, module)
+    for name in roles:
+        if roles[name] == "prompt":
+            exec(compile(prompt, "<prompt.py>", "exec", dont_inherit=True), sys.modules[name].__dict__)
 
 
 class PendingCalls:
@@ -53,10 +123,7 @@ class OperatorResult(dict[str, Any]):
         self._spellings = spellings
 
     def __missing__(self, key: Any) -> Any:
-        own = self._spellings.get(key)
-        if own is None:
-            raise KeyError(key)
-        return self[own]
+        return self[self._spellings[key]]
 
     def __contains__(self, key: object) -> bool:
         return super().__contains__(key) or key in self._spellings
@@ -90,11 +157,9 @@ def bind(name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[s
     if len(args) > len(names):
         raise TypeError(f"{name} takes {len(names)} positional arguments but {len(args)} were given")
     bound = dict(zip(names, args, strict=False))
-    for key, value in kwargs.items():
-        if key in bound:
-            raise TypeError(f"{name} got multiple values for argument {key!r}")
-        bound[key] = value
-    return bound
+    if twice := [key for key in kwargs if key in bound]:
+        raise TypeError(f"{name} got multiple values for argument {twice[0]!r}")
+    return {**bound, **kwargs}
 
 
 def run(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +173,7 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     # Also in the standard module ``operator``: a workflow that says ``import operator`` means these.
     operator.__dict__.update(operators)
     create_modules(job["modules"], operators, job["prompt"])
-    names = {"create_llm_instance": create_llm_instance, "DatasetType": str, "operator": operator}
+    names = {"create_llm_instance": LLM, "DatasetType": str, "operator": operator}
     namespace = execute(job["source"], aflow.MODULE, names=names)
     value = invoke(construct(defined(namespace, "Workflow"), job["dataset"]), job["problem"], job["entry_point"])
     if inspect.isawaitable(value):
@@ -119,7 +184,7 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
 def construct(cls: Any, dataset: str) -> Any:
     """Create the workflow with the arguments that its constructor's parameters ask for."""
     args, kwargs = aflow.constructor_arguments(inspect.signature(cls).parameters.values())
-    values = {"name": "workflow", "llm_config": {}, "dataset": dataset, "llm": create_llm_instance()}
+    values = {"name": "workflow", "llm_config": {}, "dataset": dataset, "llm": LLM()}
     return cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
 
 

@@ -1,4 +1,4 @@
-"""Starts SkyRL's server of the Tinker API, from a pip installation: `skyrl.py --base-model DIR --backend jax ...`.
+"""Starts SkyRL's server of the Tinker API, from a pip installation: `python tinker_skyrl.py --base-model DIR ...`.
 
 Two repairs for Python 3.11, neither changes what is computed: SkyRL's API process starts its engine by `uv run`, which
 a pip installation lacks; and on Python 3.11 pydantic refuses `typing.TypedDict`, which SkyRL uses.
