@@ -7,6 +7,7 @@ averaged, whether gradients are clipped, the adapter's scale and its modules. Ne
 Never sample with an older sampler after a newer one: SkyRL's JAX back end has one place for training and sampling.
 """
 
+import atexit
 import copy
 import json
 import os
@@ -82,6 +83,7 @@ class TinkerPolicy(Encoder):
         if (longest := served[self.name].max_context_length) and config.longest_episode > longest:
             longer = f"{self._url} takes {longest} tokens, an episode has up to {config.longest_episode}"
             raise ConfigError(f"{longer}; lower training.prompt_max_length or training.response_max_length")
+        atexit.register(vars(self).clear)  # else the SDK's connections end too late, with an error
         self._training: Any = None
         self._synced: int | None = None
         start = adapter or config.model.adapter
@@ -124,7 +126,7 @@ class TinkerPolicy(Encoder):
             )  # fmt: skip
             prompt = list(prompts[place])
             reply = self._ask(lambda: sampler.sample(types.ModelInput.from_ints(prompt), n, params).result())
-            made = []
+            made = list[Completion]()
             for s in reply.sequences:
                 tokens, logprobs = list(s.tokens), self._finite(s.logprobs or (), len(s.tokens)).tolist()
                 made += [completion_of(self.tokenizer, prompt, tokens, logprobs, s.stop_reason == "stop", self.version)]
@@ -155,7 +157,7 @@ class TinkerPolicy(Encoder):
         return [self._scored(*scored) for scored in zip(completions, self._together(one, completions), strict=True)]
 
     def step(
-        self, completions: Sequence[Completion], current: Sequence[Tensor], advantages: Tensor, *,
+        self, completions: Sequence[Completion], current: Sequence[Tensor], advantages: Tensor,
         learning_rate: float, clip: float, weight_decay: float = 0.0,
     ) -> float | None:  # fmt: skip
         """An optimiser step along the gradient of the sum of ``advantages`` [B, T] x log-prob; returns the gradient's

@@ -40,8 +40,7 @@ class TinkerLearner:
             rate = config.learning_rate * min(1.0, (policy.steps + 1) / max(1, config.warmup_steps))
             if finite := bool(advantages.isfinite().all()):  # NaN would destroy the adapter on the server
                 self.unsettled = True
-                clip, decay = config.max_grad_norm, config.weight_decay
-                norm = policy.step(completions, current, advantages, learning_rate=rate, clip=clip, weight_decay=decay)
+                norm = policy.step(completions, current, advantages, rate, config.max_grad_norm, config.weight_decay)
             if not (finite and math.isfinite(norm or 0.0)):
                 raise TrainingStopped(
                     f"step {version + 1}: the gradient is not finite; lower the learning rate ({config.learning_rate})"
