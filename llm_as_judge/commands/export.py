@@ -1,8 +1,7 @@
 """``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, refusing
 from llm_as_judge.files import naming, read_json
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def check_target(repository: str, base_model: str | None, *, merge: bool) -> Non
         raise ConfigError("--push needs the base model's name on the hub: add --base-model OWNER/NAME")
     if hub.get_token() is None:
         raise ConfigError("--push needs a token of the hub: run hf auth login, or set HF_TOKEN")
-    with _hub_errors(repository):
+    with refusing(ConfigError, f"--push {repository}", "check the name, the network and the token"):
         hub.whoami()
         if not hub.file_exists(repository, _ADAPTER):
             return
@@ -137,18 +136,11 @@ def push(folder: Path, repository: str) -> str:
     """Uploads an exported folder to the hub in one commit; returns the address."""
     import huggingface_hub as hub
 
-    with _hub_errors(repository, f"; {folder} is written, so upload it later: hf upload {repository} {folder}"):
+    cure = f"{folder} is written, so upload it later: hf upload {repository} {folder}"
+    with refusing(ConfigError, f"--push {repository}", cure):
         hub.create_repo(repository, exist_ok=True)
         hub.upload_folder(repo_id=repository, folder_path=folder, commit_message="Upload with llm-as-judge export")
     return f"{hub.constants.ENDPOINT}/{repository}"
-
-
-@contextmanager
-def _hub_errors(repository: str, cure: str = "") -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # also of its HTTP library, which differs between versions
-        raise ConfigError(f"--push {repository}: {' '.join(str(error).split())}{cure}") from error
 
 
 def _check_new(folder: Path) -> None:
@@ -190,10 +182,7 @@ def export(
     checkpoint: cli.Checkpoint = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Export a trained adapter or merged model to DIR.
-
-    The folder includes tokenizer and model card.
-    """
+    """Export a trained adapter or merged model to DIR. The folder includes tokenizer and model card."""
     _check_new(folder)  # before torch is loaded
     settings = options.load()
     if to is not None:

@@ -28,10 +28,7 @@ def solve(
     fallback: cli.Fallback = False,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Answer PROBLEM with a workflow written for it.
-
-    The exit status is 1 without an answer.
-    """
+    """Answer PROBLEM with a workflow written for it. The exit status is 1 without an answer."""
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
     settings = options.load(repairs=adapter.repairs)
@@ -66,8 +63,7 @@ def _lines(solution: "Solution") -> Iterator[str]:
 
 
 def _run_lines(workflow: str, execution: "Execution") -> Iterator[str]:
-    yield workflow
-    yield ""
+    yield f"{workflow}\n"
     for number, call in enumerate(execution.calls, start=1):
         name = f"{call.name} ({call.executor})" if call.executor else call.name
         yield f"call {number}: {name}, {len(call.exchanges)} LLM calls, {call.tokens} tokens, {call.seconds:.2f} s"

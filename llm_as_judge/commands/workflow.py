@@ -22,10 +22,7 @@ WorkflowPath = Annotated[
 def lint(
     options: cli.ConfigOptions, path: WorkflowPath, entry_point: cli.EntryPoint = None, as_json: cli.AsJson = False
 ) -> None:
-    """List errors and warnings of a workflow.
-
-    The exit status is 1 if the workflow cannot run.
-    """
+    """List errors and warnings of a workflow. The exit status is 1 if the workflow cannot run."""
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
 
@@ -57,10 +54,7 @@ def run(
     domain: cli.DomainName = "math",
     as_json: cli.AsJson = False,
 ) -> None:
-    """Run a workflow on one problem.
-
-    The exit status is 1 without an answer.
-    """
+    """Run a workflow on one problem. The exit status is 1 without an answer."""
     from llm_as_judge.assembly.services import open_services
 
     settings, workflow = options.load(), read_workflow(path)

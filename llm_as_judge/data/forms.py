@@ -45,7 +45,8 @@ NAMES = (
     "problem", "answer", "type", "context", "id", "dataset", "unanswerable", "tests", "entry_point", "public_tests",
     "prelude",
 )  # fmt: skip
-_READ = {*NAMES, *(other for others in SPELLINGS.values() for other in others)}
+#: Fields that are read, with their names in the own format; of several for a name, the last one present counts.
+_READ = {key: name for name in NAMES for key in reversed((name, *SPELLINGS.get(name, ())))}
 _LETTERS = "ABCDEFGHIJ"
 #: Records of known forms, in built-in domains.
 PLAIN = DataConfig()
@@ -215,13 +216,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
 
 def spelt(record: Record) -> dict[str, Any]:
     """The record's values under the project's names, without absent and null ones."""
-    named = {}
-    for name in NAMES:
-        for spelling in (name, *SPELLINGS.get(name, ())):
-            if record.get(spelling) is not None:
-                named[name] = record[spelling]
-                break
-    return named
+    return {name: record[key] for key, name in _READ.items() if record.get(key) is not None}
 
 
 def parse(record: Record, data: DataConfig = PLAIN) -> Problem:

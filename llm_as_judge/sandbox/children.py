@@ -52,10 +52,7 @@ async def run_children(
         return [ChildRun("fault", str(fault), seconds=time.monotonic() - begin)] * count
     finally:
         clock.stop()
-        for child in children:
-            child.kill("closed")
-        for child in children:
-            await child.aclose()
+        await asyncio.gather(*(child.aclose() for child in children))
     seconds = time.monotonic() - begin
     runs = []
     for child, report in zip(children, ended, strict=True):
