@@ -74,9 +74,10 @@ class Tracking:
     _rows: list[list[Any]] = field(default_factory=list)  # of the step that is being logged
 
     def begin(self, run: Started) -> None:
+        tools, project = self.settings.report_to, self.settings.project
         with redirect_stdout(sys.stderr):  # standard output belongs to the command
-            for name in self.settings.report_to:
-                self._open[name] = _open_tracker(name, self.settings.project, run)
+            for name in tools:
+                self._open[name] = _open_tracker(name, project, run)
 
     def rollout(self, event: RolloutEvent) -> None:
         """A rollout of the step that ``step`` reports next."""

@@ -26,8 +26,9 @@ logger = logging.getLogger(__name__)
 
 def load_rewards(config: RewardConfig, limit: float) -> "CustomRewards | None":
     """The functions of ``reward.functions``, if there are any. Raises ``ConfigError``."""
+    columns, timeout_s = _columns(()), config.function_timeout_s
     functions = {
-        name: (OwnFunction("reward.functions", name, _columns(()), config.function_timeout_s), weight)
+        name: (OwnFunction("reward.functions", name, columns, timeout_s), weight)
         for name, weight in config.functions.items()
     }
     return CustomRewards(functions, limit) if functions else None

@@ -170,7 +170,7 @@ class Batch:
         ]
         unit = config.importance_sampling.partition("_")[0]
         stale = [row for row in rows if row.completion.policy_version != version]
-        if stale and config.stale_policy == "truncate" and unit != "off":
+        if config.stale_policy == "truncate" and stale and unit != "off":
             # With masking, most tokens that have become likelier since would teach nothing.
             config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
         else:
