@@ -29,7 +29,8 @@ _MOST_PARTS, _MOST_STATEMENTS = 60, 1000
 _LONGEST_OPEN = 6  # lines of a statement that begin without indentation
 _STATEMENT = re.compile(r"\n(?=[^\s)\]}])(?!(?:else|elif|except|finally)\b)")
 #: Tags, special tokens and backticks at the edges of a line.
-_EDGES = re.compile(r"(?m)^(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`+)+|(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`+)+\r?$")
+_EDGE = r"(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`)+"
+_EDGES = re.compile(rf"(?m)^{_EDGE}|(?<![>`]){_EDGE}\r?$")
 _PRINTS, _READS = re.compile(r"\b(?:print|stdout)\b"), re.compile(r"\b(?:input|stdin|open)\b")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)

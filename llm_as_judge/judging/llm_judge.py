@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 _VERDICT = re.compile(r"<true_false>(.*?)(?:</true_false>|(?=<true_false>)|\Z)", re.IGNORECASE | re.DOTALL)
 _MARK = re.compile(r"[{}]|</?true_false>", re.IGNORECASE)
-_TAIL = re.compile(r"\W*(?:true|false)?(?:</?\w+>|<\|\w+\|>|[^\w\n])*(?:\n|\Z)", re.IGNORECASE)
+_TAGS = re.compile(r"</?\w+>|<\|\w+\|>")
 _DENIED = re.compile(r"\bnot\b|\bnever\b|n[\'\u2019]t\b", re.IGNORECASE)
 #: Words of a candidate that is compared as it is.
 _SHORT = 3
@@ -65,7 +65,8 @@ def _read(text: str) -> bool | None:
     text = without_thinking(text)
     forms = ((parse_json_verdict, '"true_false"'), (parse_verdict, "<true_false>"))
     said, parts = [parse(text) for parse, mark in forms if mark in text.casefold()], _MARK.split(text)
-    whole = _TAIL.match(parts[-1]) and not _DENIED.search(re.split(r"[.,;:>\n]", parts[0])[-1])
+    after = re.findall(r"\w+", _TAGS.sub(" ", parts[-1]).partition("\n")[0].casefold())
+    whole = after in ([], ["true"], ["false"]) and not _DENIED.search(re.split(r"[.,;:>\n]", parts[0])[-1])
     return said[0] if whole and len({*said}) == 1 else None
 
 
