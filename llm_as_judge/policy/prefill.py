@@ -135,6 +135,7 @@ def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64)
         for layer, pair in zip(layers, found, strict=True):
             for whole, part in zip(layer.prompt, pair, strict=True):
                 whole[members[0] : members[-1] + 1] = part[0][:, rest].transpose(0, 1)
+        del found  # before the next pass makes its own
     lengths = torch.tensor([len(p) for p in prompts], device=base.device)
     past = torch.arange(longest, device=base.device) >= lengths[:, None] - common
     padding = torch.zeros(past.shape, device=base.device).masked_fill(past, -torch.inf)
