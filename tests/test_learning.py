@@ -18,6 +18,7 @@ from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
+from llm_as_judge.rl.update import Updater
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Problem, Question, Verdict
 from llm_as_judge.workflow.shapes import name_of
 
@@ -57,7 +58,7 @@ async def learned(tmp_path: Path, *overrides: str) -> dict[str, float]:
 
     pool = [problem for problem in embedded_problems("train")[:300] if problem.question.dataset in WANTED]
     parts = TrainerParts(
-        policy=author.policy, engine=author.engine, sampling=PLAIN,
+        policy=author.policy, learner=Updater(author.policy, config.training), engine=author.engine, sampling=PLAIN,
         sampler=DomainSampler({"math": pool}, {"math": 1.0, "code": 0.0, "qa": 0.0}, config.training.seed),
         prompt=author.prompt, buffer=ListBuffer(),
         rollout=RolloutParts(Runner(), Judge(), RewardFunction(config.reward)), log=log,
