@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from endpoint import endpoint, most_at_once, served_s
 from measure import Claim, command_line, report
 
-from llm_as_judge.assembly.policy import load_author
+from llm_as_judge.assembly.policy import load_author, make_learner
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
@@ -34,6 +34,7 @@ from llm_as_judge.events import StepReport
 from llm_as_judge.policy.sampling import PLAIN
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.pipeline import TrainerParts
+from llm_as_judge.rl.ranks import ALONE
 from llm_as_judge.rl.report import device_seconds
 from llm_as_judge.rl.rollout import Collector
 from llm_as_judge.rl.trainer import Trainer
@@ -119,6 +120,7 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
 
         parts = TrainerParts(
             policy=author.policy,
+            learner=make_learner(author, ALONE),
             engine=author.engine,
             sampling=PLAIN,
             sampler=open_problems(config).sampler,
