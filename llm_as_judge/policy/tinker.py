@@ -274,8 +274,8 @@ class TinkerPolicy(Encoder):
         """A training row: position i predicts token i + 1; positions of the prompt count nothing."""
         whole, before = [*completion.prompt_ids, *completion.token_ids], len(completion.prompt_ids) - 1
         padded = {name: np.array([0.0] * before + list(own), np.float32) for name, own in values.items()}
-        targets = {"target_tokens": np.array(whole[1:], np.int64)}
-        return self._types.Datum(self._types.ModelInput.from_ints(whole[:-1]), loss_fn_inputs={**targets, **padded})
+        inputs: dict[str, Any] = {"target_tokens": np.array(whole[1:], np.int64), **padded}
+        return self._types.Datum(self._types.ModelInput.from_ints(whole[:-1]), loss_fn_inputs=inputs)
 
     def _scored(self, completion: Completion, found: Sequence[float]) -> Tensor:
         """Log-probs of a completion's tokens, the last of its sequence: some servers leave out those of the first."""
