@@ -19,6 +19,7 @@ from textwrap import dedent, indent
 PROGRAM = "__main__"
 #: Characters of the longest text of a model that is parsed as Python: its syntax tree takes 400 times the memory.
 LONGEST_PARSED = 15_000
+BUILTINS = frozenset(dir(builtins))
 #: Characters of the longest reply whose blocks are compared.
 _LONGEST_COMPARED = 60_000
 _ANY = re.compile(r"(?:```|~~~)[^`~\n]*\n(.*?)(?:```|~~~|\Z)", re.DOTALL)
@@ -107,7 +108,7 @@ def _used(place: int, names: Sequence[tuple[set[str], set[str]]]) -> list[int]:
     """The parts that bind a name which the part at ``place``, or one of them, uses and lacks; the nearest before it."""
     used, (bound, loaded) = list[int](), names[place]
     others = [*reversed(range(place)), *range(place + 1, len(names))]
-    while missing := loaded - bound - set(dir(builtins)):
+    while missing := loaded - bound - BUILTINS:
         found = next((i for each in (missing, {"*"}) for i in others if names[i][0] & each), None)
         if found is None:
             break

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.tinker import TinkerPolicy
 from llm_as_judge.rl.loss import folded
-from llm_as_judge.rl.update import Batch, TrainingStopped, UpdateReport, inputs_of
+from llm_as_judge.rl.update import Batch, TrainingStopped, UpdateReport, inputs_of, rise_of
 from llm_as_judge.types import Completion
 
 
@@ -27,7 +27,7 @@ class TinkerLearner:
     def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
         """As ``Learner.update``; also raises ``ProviderError``."""
         policy, config, completions = self.optimizer, batch.config, [row.completion for row in batch.rows]
-        sums, loss, norm = [0.0] * 4, 0.0, None
+        sums, loss, norm = [0.0] * 5, 0.0, None
         if not completions:
             return UpdateReport()
         if config.beta:
@@ -37,7 +37,7 @@ class TinkerLearner:
             current, mask = policy.logprobs(completions), _padded([torch.tensor(c.sampled) for c in completions])
             inputs = inputs_of(batch.rows, _padded(current), mask)
             advantages, out = folded(inputs, config, batch.normaliser)
-            rate = config.learning_rate * min(1.0, (policy.steps + 1) / max(1, config.warmup_steps))
+            rate = config.learning_rate * rise_of(config, policy.steps)
             if finite := bool(advantages.isfinite().all()):  # NaN would destroy the adapter on the server
                 self.unsettled = True
                 norm = policy.step(completions, current, advantages, rate, config.max_grad_norm, config.weight_decay)
@@ -45,11 +45,9 @@ class TinkerLearner:
                 raise TrainingStopped(
                     f"step {version + 1}: the gradient is not finite; lower the learning rate ({config.learning_rate})"
                 )
-            loss = float(out.loss)
-            sums = [a + b for a, b in zip(sums, (out.tokens, out.kl, out.clipped, out.corrected), strict=True)]
-        kl, clipped, corrected = (total / sums[0] for total in sums[1:])
-        known = math.nan if norm is None else norm
-        return UpdateReport(loss, kl if config.beta else math.nan, math.nan, clipped, known, corrected)
+            loss, totals = float(out.loss), (out.tokens, out.kl, math.nan, out.clipped, out.corrected)
+            sums = [a + b for a, b in zip(sums, totals, strict=True)]
+        return UpdateReport.of(config, loss, sums, math.nan if norm is None else norm)
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
         return self.optimizer.logprobs(completions)

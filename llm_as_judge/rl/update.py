@@ -42,6 +42,13 @@ class UpdateReport:
     grad_norm: float = 0.0
     corrected: float = 0.0  # share of tokens whose importance weight was truncated or masked
 
+    @classmethod
+    def of(cls, config: TrainingConfig, loss: float, sums: Sequence[float], norm: float) -> "UpdateReport":
+        """``sums`` over all epochs are those of ``LossOutputs``, from ``tokens`` on."""
+        tokens, *totals = sums
+        kl, entropy, clipped, corrected = (total / tokens for total in totals)
+        return cls(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
+
 
 class Optimizer(Protocol):
     """Trained weights with their optimiser, here or on a server."""
@@ -240,17 +247,14 @@ class Updater:
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
             self.unsettled = True
-            rise = min(1.0, (self.optimizer.steps + 1) / max(1, config.warmup_steps))  # linear, then constant
-            norm = self.optimizer.clipped_step(config, rise)
+            norm = self.optimizer.clipped_step(config, rise_of(config, self.optimizer.steps))
             if not math.isfinite(norm):
                 what = f"step {work.version + 1}: gradient norm is {norm}"
                 raise TrainingStopped(
                     f"{what}; lower the learning rate ({config.learning_rate}) or use model.dtype=float32"
                 )
         self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
-        _, tokens, *totals = sums.tolist()
-        kl, entropy, clipped, corrected = (total / tokens for total in totals)
-        return UpdateReport(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
+        return UpdateReport.of(config, loss, sums.tolist()[1:], norm)
 
     def _prepare(self, rows: Sequence[Row], work: _Work) -> Layout:
         """Chooses the layout of this rank's share and scores it under the KL reference."""
@@ -275,6 +279,11 @@ class Updater:
             out = policy_loss(inputs, work.config, work.normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out._replace(loss=out.loss.detach())
+
+
+def rise_of(config: TrainingConfig, steps: int) -> float:
+    """The share of the learning rate in the step after ``steps``: it grows linearly, then is constant."""
+    return min(1.0, (steps + 1) / max(1, config.warmup_steps))
 
 
 def inputs_of(rows: Sequence[Row], logprobs: Tensor, mask: Tensor, entropy: Tensor | None = None) -> LossInputs:

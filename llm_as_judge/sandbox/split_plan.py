@@ -6,18 +6,16 @@ their own process; their verdict is weak.
 """
 
 import ast
-import builtins
 import functools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from llm_as_judge.answers.code import names_in, names_of, quiet_parse
+from llm_as_judge.answers.code import BUILTINS, names_in, names_of, quiet_parse
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.guest.values import ATTRIBUTES
 
-_BUILTINS = frozenset(dir(builtins))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _GIVEN = ("__name__", "__file__")
 #: Names that show that tests look beyond values: at output, at the function itself, into modules.
@@ -50,7 +48,7 @@ def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
     try:
         found = _Tests([*ast.walk(quiet_parse(tests))], entry_point)
         bound, loaded = names_of(tests)
-        unbound = loaded - bound - names_of(prelude)[0] - {entry_point, *_GIVEN} - _BUILTINS
+        unbound = loaded - bound - names_of(prelude)[0] - {entry_point, *_GIVEN} - BUILTINS
     except SyntaxError as error:
         raise DataError(f"the tests of {entry_point!r} are not Python: {error}") from None
     modules = unbound & sys.stdlib_module_names
@@ -155,7 +153,7 @@ class _Tests:
         if any(isinstance(node, ast.Expr) and self.calls(node.value) for node in self.nodes):
             return True
         given = self.candidates | self.returned
-        shared = {name for node in self.nodes if self.calls(node) for name in names_in(node)} - given - _BUILTINS
+        shared = {name for node in self.nodes if self.calls(node) for name in names_in(node)} - given - BUILTINS
 
         def outside(node: ast.AST) -> set[str]:
             """Names outside of calls of the function."""

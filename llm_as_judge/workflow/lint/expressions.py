@@ -1,13 +1,12 @@
 """The checks of expressions: names, operator calls, keys of results."""
 
 import ast
-import builtins
 import inspect
 import operator as standard_operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from llm_as_judge.answers.code import names_in
+from llm_as_judge.answers.code import BUILTINS, names_in
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.sandbox.guest import aflow
@@ -15,7 +14,7 @@ from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.imports import Imports
 from llm_as_judge.workflow.lint.values import State, Value, element_of
 
-BUILTINS = frozenset(dir(builtins)) | {"__name__", "__doc__", "__class__"}
+_GIVEN = BUILTINS | {"__name__", "__doc__", "__class__"}
 _TASKS = ("create_task", "ensure_future", "wait_for", "shield")
 TEXT = Value("text")
 
@@ -115,7 +114,7 @@ class ExpressionCheck(ast.NodeVisitor):
         if name in self._locals:
             self._report("W301", f"{name} may be unbound here", node)
             self._state[name] = None  # one finding is enough
-        elif not (name in self._outer or name in self._scope.module_names or name in BUILTINS):
+        elif not (name in self._outer or name in self._scope.module_names or name in _GIVEN):
             self._report("W303", f"{name} is not defined", node)
 
     def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
