@@ -9,6 +9,7 @@ Never sample with an older sampler after a newer one: SkyRL's JAX back end has o
 
 import atexit
 import copy
+import itertools
 import json
 import os
 import re
@@ -76,6 +77,8 @@ class TinkerPolicy(Encoder):
         self.steps, self.version, self.learning_rate, self._used = 0, 0, config.training.learning_rate, Counter[str]()
         self._url, self._key = config.engine.base_url.rstrip("/"), config.engine.api_key
         self._key = "tml-local" if self._key == DEFAULT_API_KEY else self._key
+        self._training: Any = None
+        self._patience, self._paused = config.training.patience_s, False
         self._service: Any = self._ask(lambda: tinker.ServiceClient(base_url=self._url, api_key=self._key))
         served = {m.model_name: m for m in self._ask(self._service.get_server_capabilities).supported_models}
         if self.name not in served:  # SkyRL would train the model it has, whatever a request says
@@ -84,7 +87,6 @@ class TinkerPolicy(Encoder):
             longer = f"{self._url} takes {longest} tokens, an episode has up to {config.longest_episode}"
             raise ConfigError(f"{longer}; lower training.prompt_max_length or training.response_max_length")
         atexit.register(vars(self).clear)  # else the SDK's connections end too late, with an error
-        self._training: Any = None
         self._synced: int | None = None
         start = adapter or config.model.adapter
         weights = {"model_path": _read(start)["sampler"]} if start else {"base_model": self.name}
@@ -293,18 +295,30 @@ class TinkerPolicy(Encoder):
             return list(threads.map(ask, asked))
 
     def _ask(self, work: Callable[[], T], *, again: bool = True) -> T:
-        """Result of ``work``, in a thread of its own: the SDK waits without a limit for a server that is gone."""
-        for attempt in range(1 + self.config.max_retries * again):
-            time.sleep(min(2.0 ** (attempt - 2), 8.0) if attempt else 0)
+        """Result of ``work``, in a thread of its own: the SDK waits without a limit for a server that is gone.
+
+        Once the training has begun, a server that fails too often is waited for, ``training.patience_s`` in total.
+        """
+        left = self._patience * (again and self._training is not None)
+        for attempt in itertools.count(1):
             self._used["requests"] += 1
             result = Future[T]()
             threading.Thread(target=_into, args=(result, work), daemon=True).start()
             try:
-                return result.result(self.config.timeout_s)
+                found = result.result(self.config.timeout_s)
+                self._paused = False
+                return found
             except Exception as error:  # of many types: the SDK's, its HTTP library's, ValueError, TimeoutError
                 failure, status = error, getattr(error, "status_code", 0)
-            if isinstance(failure, TimeoutError) or 400 <= status < 500:
+            wait, retries = min(2.0 ** (attempt - 2), 60.0), self.config.max_retries * again
+            if isinstance(failure, TimeoutError) or 400 <= status < 500 or (attempt > retries and left <= 0):
                 break
+            if attempt > retries:
+                if not self._paused:
+                    self._say(f"paused: {self._url} fails ({failure}); it is waited for, {left:.0f} s at most")
+                self._paused, wait = True, min(wait, left)
+                left -= wait
+            time.sleep(wait)
         what = " ".join(str(failure).split()) or f"no answer within {self.config.timeout_s:g} s"
         message = without_key(f"{self._url}: {what}", self._key)
         if status in (401, 403):

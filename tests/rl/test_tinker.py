@@ -55,7 +55,7 @@ def world(**changes: Any) -> World:
 def config_of(url: str, *more: str) -> Config:
     settings = [
         "generation.engine=tinker", f"engine.base_url={url}", "engine.max_retries=0", "lora_alpha=32", "lora_rank=8",
-        "lora_target_modules=all-linear",
+        "lora_target_modules=all-linear", "training.patience_s=0",
     ]  # fmt: skip
     return load_config(Path(__file__).parents[2] / EMBEDDED, [*settings, *more])
 
@@ -206,6 +206,18 @@ def test_a_failing_server_is_asked_again_then_the_run_is_saved_and_stops(servers
         with pytest.raises(ProviderError, match=f"no {kind} today"):
             asyncio.run(trainer.train(1))
         assert (newest := checkpoint.latest(tmp_path / kind)) and newest.name == saved
+
+
+def test_a_server_that_fails_for_longer_is_waited_for_and_said(servers: ExitStack) -> None:
+    own, said = world(), Said()
+    policy = begun(servers, own, "training.patience_s=60", said=said)
+    own.failing = {"asample": 2}
+    assert len(policy.generate(PROMPTS[:1], 2, max_new_tokens=4)[0]) == 2
+    assert [line for line in said.lines if "paused" in line and "60 s at most" in line] == said.lines[-1:]
+    policy._patience, own.failing = 1.0, {"asample": 100}
+    with pytest.raises(ProviderError, match="no asample today"):
+        policy.generate(PROMPTS[:1], 2, max_new_tokens=4)
+    assert 0 < 100 - own.failing["asample"] < 10
 
 
 def test_what_a_server_lacks_or_changes_is_refused_with_value_and_cure(servers: ExitStack, tmp_path: Path) -> None:
