@@ -76,8 +76,11 @@ small: setup data/mixed/train_mixed.jsonl  ## warm up Qwen2.5-Coder-0.5B, policy
 
 real: override ARGS += --device cuda:0 --set varied=0.05 --set max_steps=33 --set rollout_batch_size=16 \
 	--set num_return_sequences_in_group=12 --set learning_rate=5e-5 --set training.warmup_steps=2 --set training.beta=0.2 \
-	--set executor.max_tokens=400 --set executor.concurrency=192 --set rollout_concurrency=192
-real: small  ## the same on a GPU, 33 steps of 16 x 12
+	--set executor.max_tokens=400 --set executor.concurrency=192 --set rollout_concurrency=192 \
+	--set eval_temperature=1 --set eval_problems=327 --set evaluation.baselines=none
+real: small  ## the same on a GPU, 33 steps of 16 x 12, then the table of docs/reports/real.md
+	@$(BIN)/llm-as-judge compare --config config/small.yaml --choose-on 60 \
+		--set model.adapter=checkpoints/qwen25-coder-0.5b/small_warmup $(ARGS)
 
 data/mixed/train_mixed.jsonl:
 	@$(PIP) -e '.[data,math]'
