@@ -6,6 +6,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,17 +33,17 @@ BACKEND = '{"max_lora_adapters": 12, "max_lora_rank": 8, "train_micro_batch_size
 START_S = 300
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder, port = tmp_path_factory.mktemp("skyrl"), free_port()
+@contextmanager
+def server(folder: Path, port: int) -> Iterator[None]:
+    """SkyRL's server, which keeps what it saves in ``folder``; it is killed at the end."""
     words = [
         PYTHON, str(Path(__file__).parents[1] / "helpers/tinker_skyrl.py"), "--base-model", EMBEDDED.base_model.path,
         "--backend", "jax", "--port", str(port), "--backend-config", BACKEND,
         "--database-url", f"sqlite:///{folder}/state.db", "--checkpoints-base", str(folder / "saved"),
     ]  # fmt: skip
     log = folder / "log"
-    with log.open("wb") as file:
-        server = subprocess.Popen(words, stdout=file, stderr=file, start_new_session=True)
+    with log.open("ab") as file:
+        process = subprocess.Popen(words, stdout=file, stderr=file, start_new_session=True)
     try:
         end = time.monotonic() + START_S
         while True:
@@ -50,18 +51,25 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/healthz", timeout=5)
                 break
             except OSError:
-                assert server.poll() is None and time.monotonic() < end, log.read_text(errors="replace")[-3000:]
+                assert process.poll() is None and time.monotonic() < end, log.read_text(errors="replace")[-3000:]
                 time.sleep(0.5)
-        yield f"http://127.0.0.1:{port}"
+        yield
     finally:
-        if server.poll() is None:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.wait()
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
-def test_three_steps_equal_our_own_and_come_back(address: str, tmp_path: Path) -> None:
+@pytest.fixture
+def servers() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_three_steps_equal_our_own_and_survive_a_killed_server(servers: ExitStack, tmp_path: Path) -> None:
+    address = f"http://127.0.0.1:{(port := free_port())}"
     settings = ["generation.engine=tinker", f"engine.base_url={address}", "lora_alpha=32", "lora_rank=8"]
     config, said = load_config("config/embedded.yaml", [*settings, "lora_target_modules=all-linear"]), Said()
+    servers.enter_context(server(tmp_path, port))
     policy = TinkerPolicy(config, say=said.say)
     policy.share()
     assert policy._reduction == "mean" and any("ignores training.max_grad_norm" in line for line in said.lines)
@@ -88,6 +96,8 @@ def test_three_steps_equal_our_own_and_come_back(address: str, tmp_path: Path) -
     saved = tmp_path / "after"
     saved.mkdir()
     policy.save(saved)
+    servers.close()
+    servers.enter_context(server(tmp_path, port))
     again = TinkerPolicy(config, say=said.say)
     again.load(saved)
     local.load_adapter(saved)
