@@ -105,7 +105,7 @@ def test_completions_carry_ids_and_logprobs_in_order_each_of_its_own_seed(server
     assert all(0 <= seed < 2**31 for seed in seeds[0])
 
 
-def test_every_version_and_every_policy_is_a_new_adapter(server: FakeServer, tmp_path: Path) -> None:
+def test_every_version_and_every_policy_is_a_new_adapter_also_an_older_one(server: FakeServer, tmp_path: Path) -> None:
     policy, other, vllm = tiny_policy(perturb=0.1), tiny_policy(), engine(server, tmp_path)
     vllm.sync(policy, 0)
     vllm.sync(policy, 0)
@@ -119,6 +119,12 @@ def test_every_version_and_every_policy_is_a_new_adapter(server: FakeServer, tmp
     (group,) = vllm.generate([[4]])
     assert server.requests[-1][1]["model"] == names[1]
     assert group[0].policy_version == 1
+    # A repair turn is sampled by the weights of the episode's first turn, while newer ones are trained.
+    first = [torch.full_like(parameter, 0.5) for parameter in policy.trainable_parameters()]
+    with policy.holding(first):
+        vllm.sync(policy, 0)
+    written = load_file(tmp_path / server.requests[-2][1]["lora_name"] / "adapter_model.safetensors")
+    assert vllm.generate([[4]])[0][0].policy_version == 0 and all(bool((w == 0.5).all()) for w in written.values())
     vllm.sync(other, 1)  # the same version, other weights: an evaluation of another checkpoint
     assert server.requests[-2][1]["lora_name"] not in names
     # Another run's server may have an adapter of that version.
