@@ -20,6 +20,8 @@ Tokens = Sequence[int]
 
 #: Shorter shared runs are forwarded once per sequence: a node costs about as much as this many tokens.
 MIN_SHARE = 8
+#: Prompts share hardly anything if this part of their tokens is forwarded in any case.
+_APART = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +127,16 @@ def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None)
 def stages(prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, row_budget: int) -> list[Stage]:
     """Trunks of at most ``budget`` tokens and rows of at most ``row_budget``, or of a single longer sequence.
 
-    Prompts are never cut. A trunk takes as many as fit; prompts with a long common prefix go into the same trunk.
+    Prompts are never cut. A trunk takes as many as fit; prompts with a long common prefix go into the same trunk. If
+    hardly anything is common, one trunk for all would save no time and keep more in memory than small ones.
     """
     order = sorted(range(len(prompts)), key=lambda i: (list(prompts[i]), i))
     whole = [len(prompts[i]) for i in order]
     shared = [0, *(common_length(prompts[i], prompts[j]) for i, j in pairwise(order))]
-    chunks = _chunks(order, [a - b for a, b in zip(whole, shared, strict=True)], whole, budget)
+    added = [a - b for a, b in zip(whole, shared, strict=True)]
+    if row_budget < budget and sum(added) > _APART * sum(whole[i] for i in range(len(whole)) if added[i]):
+        budget = min(budget, row_budget // 4)
+    chunks = _chunks(order, added, whole, budget)
     return [_stage(chunk, prompts, completions, row_budget) for chunk in chunks]
 
 
@@ -261,7 +267,7 @@ def _chunks(items: Sequence[int], added: Sequence[int], alone: Sequence[int], bu
     chunks: list[list[int]] = []
     held = 0
     for item, more, whole in zip(items, added, alone, strict=True):
-        if chunks and held + more <= budget:
+        if chunks and (not more or held + more <= budget):
             chunks[-1].append(item)
             held += more
         else:

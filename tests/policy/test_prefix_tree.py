@@ -99,6 +99,18 @@ def test_a_row_and_its_stages_hold_every_sequence_once(pairs: Pairs, share: int,
         check_blocks(layout)
 
 
+def test_prompts_that_share_nothing_get_small_trunks_and_no_group_is_split() -> None:
+    def trunks(common: int, row_budget: int) -> list[int]:
+        prompts = [[*range(common), *range(1000 * i, 1000 * i + 300)] for i in range(1, 5) for _ in range(6)]
+        staged = stages(prompts, [[7, 8]] * 24, 4096, row_budget)
+        assert all(sum(map(len, stage.members)) % 6 == 0 for stage in staged)
+        return [stage.trunk.unique_tokens for stage in staged]
+
+    assert trunks(0, 1024) == [300] * 4
+    assert trunks(200, 1024) == [200 + 4 * 300]
+    assert trunks(0, 4096) == [4 * 300]  # a GPU, on which more tokens at a time are faster
+
+
 def test_a_typical_batch_shrinks_six_times_and_long_chains_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     system = list(range(1500))
     prompts = [system + [10_000 + i] * 300 for i in range(4) for _ in range(6)]
