@@ -19,7 +19,8 @@ from filelock import FileLock
 from helpers.benchmarks import benchmark
 from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
-from helpers.samples import write_samples
+from helpers.samples import put, write_samples
+from helpers.tables import tables
 from hypothesis import settings
 
 # Before torch is imported anywhere: tests run side by side with other work, and the models are tiny.
@@ -104,6 +105,15 @@ def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Invented samples of all eight benchmarks, in the layout of ``data/raw``."""
     return write_samples(tmp_path_factory.mktemp("samples"))
+
+
+@pytest.fixture(scope="session")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Workflows as AFlow, its descendants and capable models write them: files, and folders with ``prompt.py``."""
+    folder = tmp_path_factory.mktemp("graphs")
+    for name, text in tables(Path(__file__).parent / "workflow/graphs").items():
+        put(folder / name, text)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -186,10 +186,12 @@ def test_nothing_scored_is_null_and_status_1(world: World, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path, root: Path, cli: CommandLine) -> None:
+def test_a_graph_folder_is_evaluated(
+    monkeypatch: pytest.MonkeyPatch, here: Path, graphs: Path, cli: CommandLine
+) -> None:
     """With the embedded executor, and without a policy."""
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
-    shutil.copytree(root / "tests/workflow/graphs/folders/metagpt_gsm8k", "round_3")
+    shutil.copytree(graphs / "folders/metagpt_gsm8k", "round_3")
     Path("one.jsonl").write_text('{"problem": "What is 2 + 2?", "answer": "4", "type": "math"}\n')
     command = ["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]
     cli(*command)

@@ -11,9 +11,6 @@ from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
-GRAPHS = Path(__file__).parent / "graphs"
-FOLDERS = GRAPHS / "folders"
-
 
 def graph(body: str, *, imports: str = "", prompt: str = "", **more: str) -> WorkflowSource:
     own = (
@@ -26,9 +23,9 @@ def fatal(source: WorkflowSource) -> set[str]:
     return {f.code for f in linted(source.text, prompt=source.prompt) if f.fatal}
 
 
-def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
+def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run, graphs: Path) -> None:
     wrong = []
-    for path in [*FOLDERS.iterdir(), *GRAPHS.glob("*.py"), *GRAPHS.glob("styles/*.py")]:
+    for path in [*graphs.glob("folders/*"), *graphs.glob("*.py"), *graphs.glob("styles/*.py")]:
         source = read_workflow(path)
         is_code = "entry_point" in source.text
         execution = run(source.text, CODE if is_code else QUESTION, prompt=source.prompt)
@@ -46,12 +43,12 @@ def test_the_examples_have_no_findings() -> None:
     assert found and not any(found.values())
 
 
-def test_prompts_and_shorter_forms_reach_the_executor(run: Run) -> None:
-    llm, source = Script(), read_workflow(FOLDERS / "metagpt_gsm8k")
+def test_prompts_and_shorter_forms_reach_the_executor(run: Run, graphs: Path) -> None:
+    llm, source = Script(), read_workflow(graphs / "folders/metagpt_gsm8k")
     run(source.text, llm=llm, prompt=source.prompt)
     assert sum("Work in small steps. Set {braces} aside." in prompt for prompt in llm.prompts) == 3
     llm = Script("<answer>41</answer>", "<answer>42</answer>", "<solution_letter>B</solution_letter>")
-    source = read_workflow(FOLDERS / "drop_ensemble")
+    source = read_workflow(graphs / "folders/drop_ensemble")
     execution = run(source.text, llm=llm, prompt=source.prompt)
     assert QUESTION.text in llm.prompts[-1] and execution.answer == "42"
     assert execution.calls[-1].arguments == {"solutions": ["41", "42"], "problem": QUESTION.text}
