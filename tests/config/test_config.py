@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helpers.tables import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.registry import own_object
 from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
+
+TABLES = tables(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -72,35 +75,7 @@ def test_notations_of_a_value_and_which_source_wins() -> None:
 
 def test_mistakes_are_reported_with_file_line_value_and_cure_in_a_few_words() -> None:
     wrong = []
-    for text, expected in [
-        ("seed: 1\n\ntraining:\n  lerning_rate: 1\n",
-         "c.yaml:4: unknown setting 'training.lerning_rate'; did you mean training.learning_rate?"),
-        ("max_step: 1\n", "did you mean training.max_steps?"),
-        ("seed: 1\ntraining:\n  max_steps: many\n  rollout_batch_size: 0\n",
-         "c.yaml:3: training.max_steps = 'many': Input should be a valid integer, unable to parse"
-         "|c.yaml:4: training.rollout_batch_size = 0: Input should be greater than 0"),
-        ("temperature: 0.5\n", "c.yaml:1: 'temperature' is ambiguous; write generation.temperature or executor.temper"),
-        ("model: qwen25-7b\n", "c.yaml:1: section 'model' must contain"),
-        ("", "c.yaml: the file is empty"), ("- a\n", "c.yaml:1: the file must contain 'name: value'"),
-        ("seed: 1\nseed: 2\n", "c.yaml:2: not valid YAML: 'seed' is set twice, first in line 1"),
-        ("seed: 1\ntraining:\n  seed: 2\n", "c.yaml:3: training.seed is set twice, first at c.yaml:1"),
-        ("seed: 1\ntraining: [\n", "c.yaml:3: not valid YAML"), ("a: 1\n---\nb: 1\n", "not valid YAML"),
-        ("seed: !!python/object:os.system 1\n", "c.yaml:1: not valid YAML: tags"),
-        ("training: &a\n  seed: *a\n", "c.yaml:2: not valid YAML: tags (!!name) and aliases"),
-        ("? [a]\n: 1\n", "c.yaml:1: not valid YAML: a key must be a plain name"),
-        ("executor:\n  api_key: ${NO_SUCH_KEY}\n",
-         "c.yaml:2: environment variable NO_SUCH_KEY is not set; export it, put NO_SUCH_K"),
-        ('seed: "${1X}"\n', "c.yaml:1: '${1X}' is malformed"),
-        ("executor:\n  api_key: [very, secret]\n", "executor.api_key = ***"),
-        ("max_step=1", "did you mean training.max_steps?"), ("model=qwen25-7b", "'model' is a section"),
-        ("model_name=qwen2.5-7b", "did you mean 'qwen25-7b'?"), ("model_name=./missing", "'./missing' is not a key of"),
-        ("domain_ratios={math: 0.401, code: 0.3, qa: 0.3}", "must sum to 1, got 1.001"),
-        ("domain_ratios={math: 1.5, code: -0.5, qa: 0}", "must not be negative"),
-        ("domain_ratios={math: 1, code: 0, qa: 0, art: 0}", "domain_ratios"), ("seed", "expected name=value"),
-        ("max_steps='5'", "max_steps = '5': Input should be a valid integer"),
-        ("executor:\n  provider: local\n  reasoning_effort: low\n", "reasoning_effort is for a service"),
-        ("judge:\n  provider: local\n  max_tokens: 64\n  context: 64\n", "no room for a prompt beside a reply"),
-    ]:  # fmt: skip
+    for text, expected in TABLES["wrong files"]:
         said = message(None, text) if ":" not in text.partition("=")[0] and text[:1].isalpha() else message(text)
         wrong += [(text, said) for part in expected.split("|") if part.partition(", unable")[0] not in said]
     assert not wrong

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from helpers.judging import FALSE, TRUE, ScriptedModel, asked, problem
+from helpers.tables import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,8 @@ from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import DECOY
 from llm_as_judge.types import Exchange, Verdict
+
+TABLES = tables(__file__)
 
 OWL = "Which animal is on the old coin of Athens?"
 SEEDS = "Lena plants 16 seeds and then 21 more. How many seeds does Lena plant?"
@@ -77,15 +80,7 @@ async def test_an_acceptance_is_not_believed_if_the_judge_is_down_when_it_is_che
 
 @pytest.mark.parametrize(
     ("candidate", "copy", "correct"),
-    [
-        ("She ends up with 37 of them in the ground", "37", True), ("thirty-seven of them, I would say", "37", True),
-        ("She ends up with 38 of them in the ground", "38", False), ("38, although a few people say 37", "38", False),
-        ("between 30 and 40 seeds in the ground", "between 30 and 40", False),
-        ("She ends up with 38 of them in the ground", "37", False),
-        ("the owl's own number", "the owl's own number", False),
-        ("It comes to -37 in the end", "37", False), ("30 35 37 40", "30 35 37 40", False), (SEEDS, SEEDS, False),
-        ("No answer is given here", "NONE", False), ("Everything is as it should be: True", "True", False),
-    ],
+    TABLES["numbers"],
 )  # fmt: skip
 async def test_numbers_are_compared_by_the_host(candidate: str, copy: str, correct: bool) -> None:
     model = Gullible({candidate[:20]: copy}, believes=("",))
@@ -159,23 +154,11 @@ def test_a_copy_is_whole_words_or_numbers_of_the_reply() -> None:
     ]  # fmt: skip
     assert not [(copy, reply) for copy, reply in inside if not is_part(copy, reply)]
     assert not [(copy, reply) for copy, reply in outside if is_part(copy, reply)]
-    inside = [
-        ("1/2", r"so $\frac{1}{2}$ is left"), ("30%", "some 30 percent"), ("May 2, 1999", "on the 2nd of May, 1999"),
-        ("5-4", "they won 5 to 4"), ("-7", "it is minus seven"), ("x=1, y=2", "here x = 1 and y = 2."),
-        ("**Answer:** Oslo", "It's Oslo, yes"), ("<answer>Oslo</answer>", "It's Oslo, yes"),
-        ("```\nOslo\n```", "It's Oslo, yes"), ("The answer is Oslo", "It's Oslo, yes"), ("2. Oslo", "It's Oslo, yes"),
-        ('{"city": "Oslo"}', "It's Oslo, yes"), ("Voici :\nOslo", "It's Oslo, yes"), ("Thus: Oslo", "It's Oslo, yes"),
-    ]  # fmt: skip
+    inside = TABLES["inside when read"]
     assert not [(copy, reply) for copy, reply in inside if not is_part(read_copy(copy, reply), reply)]
     outside = [("Not Oslo: Oslo", "Oslo"), ("5-4", "54"), ("1-1", "a 1 only"), ("7 8", "7.8 in all"), ("!!", "!!")]
     assert not [(copy, reply) for copy, reply in outside if is_part(read_copy(copy, reply), reply)]
-    said = {
-        "NONE": "",
-        "**Paris**.": "Paris",
-        "Answer: Paris": "Paris",
-        "<think>a</think> Paris\nBecause": "Paris",
-        "": "",
-    }
+    said = TABLES["read copies"]
     assert {text: read_copy(text) for text in said} == said
 
 

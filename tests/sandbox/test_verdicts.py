@@ -2,9 +2,12 @@
 
 import pytest
 from forgeries import ENDS_EARLY, KNOWN, OWN
+from helpers.tables import tables
 from shared_box import SharedBox
 
 from llm_as_judge.errors import DataError
+
+TABLES = tables(__file__)
 
 CHECK = """
 def check(candidate):
@@ -23,13 +26,7 @@ def test_no_forgery_passes_and_no_expected_value_is_seen(box: SharedBox) -> None
     named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
     verdicts = zip(named, box.verdicts((solution, tests) for _, solution, tests in named), strict=True)
     assert not [case for case, v in verdicts if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
-    seen = """
-import gc
-def f(x):
-    if any(isinstance(o, (str, bytes)) and "EXPEC" + "TED" in str(o) for o in gc.get_objects()): return "EXPEC" + "TED"
-    for o in gc.get_objects():
-        if isinstance(o, (dict, list)) and "EXPEC" + "TED" in repr(o)[:10**6]: return "EXPEC" + "TED"
-"""
+    seen = TABLES["looks for it"]
     assert not box.verdict(seen, "assert f(1) == 'EXPECTED'").passed
 
 
@@ -42,24 +39,11 @@ def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: 
     assert all(v.weak for v in verdicts.values())
 
 
-SPEAKS_ITSELF = """
-import json, os, time
-def frame(message):
-    body = json.dumps(message).encode()
-    return len(body).to_bytes(4, "big") + body
-os.write(3, frame({"ready": True}))
-os.write(3, frame({"value": [], "arguments": [[[]], {"x": []}]}) * 4)
-time.sleep(2)
-"""
+SPEAKS_ITSELF = TABLES["speaks itself"]
 
 
 def test_neither_changed_arguments_nor_an_error_of_the_solution_pass(box: SharedBox) -> None:
-    changed = (
-        "x = [3, 1, 2]\nassert f(x) == sorted(x)", "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
-        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)", "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
-        "def check(candidate):\n    for x in [[3, 1, 2]]:\n        assert candidate(x) == sorted(x)",
-        "def same(a, b): assert a == b\nx = [3, 1, 2]\nsame(f(x), sorted(x))",
-    )  # fmt: skip
+    changed = TABLES["changed arguments"]
     forged = [(solution, tests) for solution in (SPEAKS_ITSELF, CLEARS) for tests in changed]
     assert not box.others(forged, passed=False)
     assert not box.others([("def f(x): return sorted(x)", tests) for tests in changed], passed=True)
@@ -112,14 +96,7 @@ def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
 
 
 def test_a_value_is_the_same_on_both_sides_and_ordinary_tests_are_split(box: SharedBox) -> None:
-    values = [
-        "None", "True", "-7", "2**200", "1.5", "float('inf')", "1e-320", "'é\\n'", "b'x'", "bytearray(b'x')",
-        "1 + 2j", "[1, [2]]", "(1, (2,))", "{1, 2}", "frozenset([1])", "{'a': {1: (2,)}}", "{(1, 2): [3]}",
-        "range(3)", "int", "__import__('decimal').Decimal('1.10')",
-        "__import__('fractions').Fraction(1, 3)", "__import__('datetime').datetime(2026, 1, 2, 3)",
-        "__import__('datetime').date(2026, 1, 2)", "__import__('datetime').timedelta(1, 2, 3)",
-        "__import__('collections').deque([1, 2])", "{1: 2}.keys()", "{1: 2}.items()",
-    ]  # fmt: skip
+    values = TABLES["values"]
     tests = "v = {}\nassert f(v) == v\nassert isinstance(f(v), type(v))"
     pairs = [("def f(x): return x", tests.replace("{}", value, 1)) for value in values]
     assert not box.others(pairs, passed=True)
@@ -143,18 +120,7 @@ def test_a_value_is_the_same_on_both_sides_and_ordinary_tests_are_split(box: Sha
 
 
 def test_tests_that_cannot_be_split_are_judged_weakly_and_say_why(box: SharedBox) -> None:
-    solution = """class Node:
-    def __init__(s, v): s.v = v
-class R:
-    def __eq__(s, o): return True
-    def __call__(s, x): return 3
-    def __await__(s):
-        return 1
-        yield
-def f(x):
-    'doc'
-    return x if isinstance(x, list) else R()
-"""
+    solution = TABLES["of two kinds"]
     output = "import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as o: f(1)\nassert o"
     wrong = []
     for tests, obstacle in (

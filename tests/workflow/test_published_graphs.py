@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from helpers.tables import tables
 from helpers.workflows import CODE, QUESTION, SQUARE, linted, workflow
 from running import Run, Script
 
@@ -10,6 +11,8 @@ from llm_as_judge.operators.catalog import OPERATORS, PUBLISHED
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
+
+TABLES = tables(__file__)
 
 
 def graph(body: str, *, imports: str = "", prompt: str = "", **more: str) -> WorkflowSource:
@@ -158,24 +161,9 @@ def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> Non
         assert all(other not in keys and own in keys for other, own in published.spellings.items())
 
 
-GIVEN = [
-    "", ", name, llm_config, dataset", ", name: str, llm_config: dict, dataset: str = 'x'", ", a, b, c",
-    ", llm", ", llm_config", ", config", ", model", ", llm, name", ", name, llm", ", llm_config, dataset",
-    ", dataset, llm_config, name", ", llm, *, dataset", ", *, llm_config", ", *, name='x', llm_config=None",
-    ", llm=None", ", verbose=False, tries=3", ", llm, verbose=False", ", name, llm_config, dataset, extra=None",
-    ", *args", ", **kwargs", ", *args, **kwargs", ", llm, *args", ", llm, **kwargs", ", name, *args, **kwargs",
-    ", llm_client, dataset", ", executor_llm", ", name, /, llm_config, dataset", ", llm_config, tools=()",
-]  # fmt: skip
+GIVEN = TABLES["GIVEN"]
 NOT_GIVEN = [", tools", ", llm, tools", ", name, llm_config, dataset, tools", ", *, key", ", a, b", ", a, b, c, d"]
-VALUES = {
-    ", name, llm_config, dataset": "name == 'workflow' and llm_config == {} and dataset == ''",
-    ", llm": "llm.get_usage_summary()['total_cost'] == 0",
-    ", dataset, llm, name": "name == 'workflow' and dataset == '' and llm.get_usage_summary()",
-    ", verbose=False, tries=3, depth=2": "(verbose, tries, depth) == (False, 3, 2)",
-    ", *args, **kwargs": "args == ('workflow', {}, '') and kwargs == {}",
-    ", **kwargs": "kwargs == {'name': 'workflow', 'llm_config': {}, 'dataset': ''}",
-    ", llm, **kwargs": "llm.get_usage_summary() and sorted(kwargs) == ['dataset', 'llm_config', 'name']",
-}
+VALUES = TABLES["VALUES"]
 
 
 def constructed(parameters: str, check: str) -> str:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers.tables import tables
 from helpers.workflows import CODE, QUESTION, workflow
 from running import Run, Script, Wait
 
@@ -16,14 +17,10 @@ from llm_as_judge.types import Completion, Problem, Reference, Reward, Rollout, 
 from llm_as_judge.workflow.lint.check import Facts
 from llm_as_judge.workflow.run import WorkflowRunner
 
+TABLES = tables(__file__)
+
 #: Arguments in Python, as a workflow may pass them.
-HOSTILE = (
-    "'class'", "'None'", "'__debug__'", "'f'", "'f(x'", "''", "' '", "'\\x00'", "'\\ud800'", "'\\u2028def f'",
-    "'{problem}'", "'%s {0} {'", "'```python\\ndef f(x):\\n'", "'(' * 5000", "'lambda: ' * 3000",
-    "'\\N{GRINNING FACE}' * 999", "'9' * 6000", "10 ** 4000", "10 ** 5000", "-1", "True", "None", "1.5", "float('nan')",
-    "1e999", "[]", "['']", "[[]] * 30", "[None, 1, 'class']", "{'a': 'b'}", "[{'solution': 'x'}]", "['same'] * 26",
-    "b'bytes'", "print",
-)  # fmt: skip
+HOSTILE = TABLES["HOSTILE"]
 #: Arguments that nearly fill a run's memory.
 GIANT = ("'x' * 3_900_000", "'\\x00' * 600_000", "'def f(x): return x\\n' * 190_000", "['y' * 99_000] * 26")
 #: Replies of an executor that answers.
@@ -68,20 +65,7 @@ def test_no_argument_and_no_reply_is_a_fault(run: Run) -> None:
     assert not wrong
 
 
-OWN = """class Lookup:
-    NAME, RESULT, SUMMARY = "Lookup", {"found": str}, "looks a word up"
-
-    def __init__(self, tools): self.tools = tools
-
-    async def __call__(self, word: str):
-        if word == "odd":
-            raise ValueError("odd is no word")
-        if word == "lone":
-            return {}
-        if word == "set":
-            return {"found": {1}}
-        return {"found": {"known": "yes"}[word]}
-"""
+OWN = TABLES["OWN"]
 LOOKUP = "r = await self.op(word={!r})\nreturn r.get('found'), 0.0"
 
 
