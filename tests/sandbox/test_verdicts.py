@@ -1,7 +1,8 @@
 """Verdicts: no forgery passes, right solutions do, tests that cannot be split are marked weak."""
 
+from pathlib import Path
+
 import pytest
-from forgeries import ENDS_EARLY, KNOWN, OWN
 from helpers.tables import tables
 from shared_box import SharedBox
 
@@ -19,7 +20,8 @@ ASSERTS = "assert f(2) == 4\nassert f(3) == 9\nassert f(-5) == 25"
 SQUARE = "def f(x): return x * x"
 CLEARS = "def f(x):\n    x.clear()\n    return []"
 CATCH = "try:\n    f(1)\nexcept"
-FORGERIES = {**KNOWN, **ENDS_EARLY, **OWN}
+FORGED = tables(Path(__file__).with_name("forgeries"))
+FORGERIES = {**FORGED["KNOWN"], **FORGED["ENDS_EARLY"], **FORGED["OWN"]}
 
 
 def test_no_forgery_passes_and_no_expected_value_is_seen(box: SharedBox) -> None:
@@ -35,7 +37,7 @@ def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: 
     verdicts = dict(zip(FORGERIES, box.verdicts((s, shared) for s in FORGERIES.values()), strict=True))
     passed = {name for name, v in verdicts.items() if v.passed}
     assert {"always equal", "an int that is always equal", "a truthy comparison", "the nonce from the frames"} <= passed
-    assert not passed & ENDS_EARLY.keys()
+    assert not passed & FORGED["ENDS_EARLY"].keys()
     assert all(v.weak for v in verdicts.values())
 
 

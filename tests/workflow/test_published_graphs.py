@@ -81,61 +81,21 @@ def test_calls_results_and_costs_of_other_versions_work(run: Run) -> None:
     assert fatal(graph("r = await self.sc(solutions=['7'])\nreturn r['answer']", init=ENSEMBLE)) == {"W207"}
 
 
-IMPORT = "import workspace.X.workflows.round_1.prompt as prompt_custom"
-USE = "r = await self.custom(input=problem, instruction=prompt_custom.ASK)\nreturn r['response']"
-BROKEN = {
-    "no such prompt": ("W210", graph(USE, imports=IMPORT, prompt="OTHER = ''")),
-    "no such prompt by name": (
-        "W210",
-        graph("return ASK", imports="from workspace.X.workflows.round_1.prompt import ASK", prompt="OTHER = ''"),
-    ),
-    "a prompt.py that is not Python": ("W101", graph(USE, imports=IMPORT, prompt="ASK = '''\n")),
-    "an unknown helper": ("W109", graph("return problem", imports="from scripts.evaluator import Score")),
-    "an unknown module": ("W109", graph("return problem", imports="from scripts.memory import Store")),
-    "an unknown operator": ("W201", graph("return problem", imports="from scripts.operators import Solve")),
-    "an attribute of an operator": ("W202", graph("r = await self.custom.ask(problem)\nreturn r")),
-    "a string as a result": ("W207", graph("r = (await self.custom(problem, ''))['response']\nreturn r['response']")),
-    "the letters of a reply as results": (
-        "W207",
-        graph("r = await self.custom(problem, '')\nreturn ' '.join(x['answer'] for x in r['response'])"),
-    ),
-    "a class of their own": ("W303", graph("return problem", imports="class Flow(BaseWorkflow):\n    pass")),
-    "a file of their own": ("W303", graph("return problem", imports="HERE = __file__")),
-}
-
-
 def test_what_cannot_run_has_an_error_and_does_fail(run: Run) -> None:
     """Besides what ``test_contract.py`` forbids."""
     wrong = []
-    for name, (code, source) in BROKEN.items():
+    for name, ((code, given),) in ((name, row.items()) for name, row in TABLES["BROKEN"].items()):
+        source = graph(**given)
         failed = run(source.text, prompt=source.prompt, linted=False)
         if fatal(source) != {code} or failed.outcome != "raised":
             wrong.append((name, fatal(source), failed))
     assert not wrong
 
 
-RIGHT = {
-    "a format of what is not known": graph(
-        "return prompt_custom.ASK.format(*[1, 2])", imports=IMPORT, prompt="ASK = '{} {}'"
-    ),
-    "a prompt that a loop makes": graph(USE, imports=IMPORT, prompt="for ASK in 'ab':\n    pass"),
-    "prompts that are made": graph(USE, imports=IMPORT, prompt="def __getattr__(name):\n    return name"),
-    "prompts taken from elsewhere": graph(USE, imports=IMPORT, prompt="from string import *\nASK = digits"),
-    "a prompt that may be missing": graph(
-        "try:\n    ask = prompt_custom.ASK\nexcept AttributeError:\n    ask = ''\nreturn ask + problem", imports=IMPORT
-    ),
-    "a broken prompt.py that nothing imports": graph("return problem", prompt="ASK = '''\n"),
-    "statements outside the class": graph("return A(2)", imports="A = lambda b: str(b)\nC = [x for x in 'ab' if x]"),
-    "an import that may fail": graph(
-        "return f'{numpy}'", imports="try:\n    import numpy\nexcept ImportError:\n    numpy = None"
-    ),
-    "an operator's name": graph("return f'{self.custom.name} {problem}'"),
-}
-
-
 def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) -> None:
-    runs = {name: run(source.text, prompt=source.prompt) for name, source in RIGHT.items()}
-    assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
+    right = {name: graph(**given) for name, given in TABLES["RIGHT"].items()}
+    runs = {name: run(source.text, prompt=source.prompt) for name, source in right.items()}
+    assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(right[n])]
     wrong = []
     attempt = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
     deep = "a." * 25 + "workflows.operator"  # its packages would take quadratic memory
