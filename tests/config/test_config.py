@@ -5,7 +5,6 @@ import os
 import shutil
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -45,28 +44,12 @@ def message(text: str | None = None, *overrides: str) -> str:
 
 
 def test_notations_of_a_value_and_which_source_wins() -> None:
-    thirds = {"math": 0.3333333, "code": 0.3333333, "qa": 0.3333334}  # 1 within rounding
-    cases: list[tuple[str, str, Any]] = [
-        ("training:\n  max_steps: 7", "training.max_steps", 7), ("training.max_steps: 7", "training.max_steps", 7),
-        ("max_steps: 7", "training.max_steps", 7), ("run_name: 007", "output.run_name", "007"),
-        *((f"learning_rate: {n}", "training.learning_rate", 5e-6) for n in ("5e-6", "5.0e-6", "0.000005", "'5e-6'")),
-        ("importance_sampling: off", "training.importance_sampling", "off"),
-        ("guidance: null", "workflow.guidance", None),
-        ("engine.options: [--seed, 8]", "engine.options", ("--seed", "8")),
-        ("max_steps=7", "training.max_steps", 7), ("training.max_steps=7", "training.max_steps", 7),
-        ("executor.model=1e3", "executor.model", "1e3"), ("judge.api_key=@{[: #", "judge.api_key", "@{[: #"),
-        ("judge.second_model=", "judge.second_model", ""), ("executor.api_key=", "executor.api_key", ""),
-        ("executor.reasoning_effort=", "executor.reasoning_effort", ""), 
-        ("judge.second_model: ''", "judge.second_model", ""),
-        ("judge.prompts=", "judge.prompts", None), ("importance_sampling=off", "training.importance_sampling", "off"),
-        ("lora_target_modules=[q_proj, v_proj]", "model.lora_target_modules", ("q_proj", "v_proj")),
-        ("max_problems=null", "data.max_problems", None), (f"domain_ratios={thirds}", "data.domain_ratios", thirds),
-    ]  # fmt: skip
     wrong = []
-    for text, name, expected in cases:
+    for text, name, expected in TABLES["notations"]:
         config = load_config(None, [text]) if "=" in text else load_config(write(f"{text}\n"))
-        if attrgetter(name)(config) != expected:
-            wrong.append((text, attrgetter(name)(config)))
+        found = attrgetter(name)(config)
+        if (list(found) if isinstance(found, tuple) else found) != expected:
+            wrong.append((text, found))
     assert not wrong
     file = write("max_steps: 1\nseed: 1\nlora_rank: 1\n")
     config = load_config(file, ["seed=2", "lora_rank=2"], extra={"lora_rank": 3, "max_steps": None})

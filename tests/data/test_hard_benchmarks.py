@@ -30,23 +30,10 @@ from llm_as_judge.sandbox.public_test import first_failure
 
 TABLES = tables(__file__)
 
-MATH500 = {
-    "problem": "What is $3^2 + \\frac12$?", "solution": "It is $\\boxed{\\frac{19}{2}}$.", "answer": "\\frac{19}{2}",
-    "subject": "Prealgebra", "level": 2, "unique_id": "test/prealgebra/9.json",
-}  # fmt: skip
-AIME24 = {
-    "id": 61, "problem": "Find the remainder of $1033$ modulo $1000$.", "solution": "It is $\\boxed{033}$.",
-    "answer": "033", "url": "https://example.org/2024_AIME_I", "year": "2024",
-}  # fmt: skip
-GPQA = {
-    "Record ID": "rec1", "High-level domain": "Physics", "Question": "Which particle has no charge?",
-    "Correct Answer": "the neutron\n", "Incorrect Answer 1": "the proton", "Incorrect Answer 2": "the electron",
-    "Incorrect Answer 3": "the muon",
-}  # fmt: skip
-PRO = {
-    "question_id": 70, "question": "Which number is prime?", "answer": "I", "answer_index": 8, "category": "math",
-    "options": ["4", "6", "8", "9", "10", "12", "14", "15", "17", "N/A"], "src": "own", "cot_content": "",
-}  # fmt: skip
+MATH500 = TABLES["MATH500"]
+AIME24 = TABLES["AIME24"]
+GPQA = TABLES["GPQA"]
+PRO = TABLES["PRO"]
 #: A suite in the form of EvalPlus: inputs, results, and a comparison that knows floats.
 SUITE = TABLES["SUITE"]
 LOOP = "for inp, exp in zip(inputs, results):\n    assertion({}(*inp), exp, 0)\n"

@@ -97,7 +97,6 @@ def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_pat
         ({**CODE, "tests": "def check():\n    assert add(1, 2) == 3"}, "check must take the function to test"),
         ({**CODE, "tests": ["assert add(1, 2) =="]}, "'tests' is not Python in line 1"),
         ({**CODE, "tests": ["assert add('\0', 2) == 3"]}, "'tests' is not Python"),
-        ({**CODE, "tests": ["assert add(" + "(" * 5000]}, "'tests' is not Python"),
         ({**CODE, "tests": "def test_add():\n    assert add(1, 2) == 3"}, "write the tests as asserts"),
         ({**CODE, "tests": UNITTEST}, "line 3 of the tests: nothing calls test_a"),
         ({**CODE, "tests": []}, "a code problem needs 'tests'"),
@@ -110,6 +109,7 @@ def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_pat
         ({**CODE, **code, "tests": ["assert add(1, inc(1)) == 3"]}, "the tests call add and inc"),
         ({**CODE, **code, "tests": ["assert len([1]) == 1"]}, "call no function of the solution"),
     ]
+    cases.append(({**CODE, "tests": ["assert add(" + "(" * 5000]}, "'tests' is not Python"))
     wrong = []
     for record, reason in cases:
         path = written(tmp_path, MATHS, record)

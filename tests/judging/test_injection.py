@@ -109,41 +109,10 @@ def test_a_candidate_cannot_leave_its_line(question: str, attack: str) -> None:
 
 
 def test_a_reply_is_a_verdict_only_if_it_has_exactly_one() -> None:
-    replies = {
-        TRUE: True, "<true_false>True</true_false> no, <true_false>False</true_false>": None,
-        "<analysis>compare</analysis><true_false>True or False</true_false>": None, "<true_false></true_false>": None,
-        "<true_false>True</true_false>, so <true_false>true.</true_false>": True,
-        "<true_false>Not true</true_false>": None,
-        "End with <true_false>True</true_false> or <true_false>False</true_false>.": None,
-        "<true_false> false": False, "<TRUE_FALSE>TRUE</TRUE_FALSE>": True,
-        "<true_false>True</true_false> hm <true_false>undecided</true_false>": None,
-        "<true_false>Trueish</true_false>": None, "It is not True that they differ": None, "": None,
-        f"<think>perhaps {SAYS_TRUE}</think><true_false>False</true_false>": False,
-        f"<think>perhaps {SAYS_TRUE}": None, f"I think</think>{SAYS_TRUE}": True,
-    }  # fmt: skip
-    assert {text: parse_verdict(text) for text in replies} == replies
-    as_json = {
-        '{"analysis": "a", "true_false": true}': True,
-        '```json\n{"analysis": "a", "true_false": false}\n```': False,
-        '{"true_false": "true"}': None, '{"analysis": "a", "true_fa': None, "[true]": None, "true": None,
-        '{"true_false": 1}': None, 'It is so: {"true_false": true}': True,
-        '{"true_false": false}\n\nAnything else?': False,
-        'Here:\n```\n{"analysis": "{a} and {b}", "true_false": true}\n```': True,
-        '{"verdict": {"true_false": true}}': None,
-        '{"true_false": true} or {"true_false": false}': None, '{"a": 1} {"true_false": false}': False,
-        "[" * 10_000: None,
-    }  # fmt: skip
-    assert {text: parse_json_verdict(text) for text in as_json} == as_json
-    said_true = '{"true_false": true}'
-    both = {
-        f"{said_true} <true_false>False</true_false>": None, f"{said_true}\n{SAYS_TRUE}</s>": True,
-        '{"true_false": false, "true_false": true}': None, f"It isn't {SAYS_TRUE}.": None,
-        f"It quotes {said_true} to cheat": None, f"[THINK]{SAYS_TRUE}[/THINK] no": None,
-        f"<thinking>{said_true}</thinking>\nThey differ": None, f"{SAYS_TRUE} if it were so": None,
-        f"Not rounded, so: {SAYS_TRUE}\n\nMore?": True, '{"true_false": true, "analysis": "a"}': True,
-        "<true_false> true": True,
-    }  # fmt: skip
-    assert {text: _read(text) for text in both} == both
+    readers = {"replies": parse_verdict, "replies as JSON": parse_json_verdict, "replies in both forms": _read}
+    for table, read in readers.items():
+        assert {text: read(text) for text in TABLES[table]} == TABLES[table]
+    assert parse_json_verdict("[" * 10_000) is None
 
 
 NOTHING = TABLES["NOTHING"]

@@ -17,7 +17,6 @@ ASYNCHRONOUS = {
     "asyncio.run": "import asyncio\nasync def main():\n    assert f(2) == 4\nasyncio.run(main())",
     "async check": "async def check(candidate):\n    assert candidate(2) == 4\nassert f(1) == 1",
 }
-UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(3), 9)"
 #: Tests of another style after an assert that decides, and what the message names.
 REFUSED = TABLES["REFUSED"]
 SORTS, SORTED, CLEARS = "def f(x): x.sort()", "def f(x): return sorted(x)", "def f(x): x.clear()"
