@@ -4,7 +4,6 @@ The verdicts on GSM8K and MATH are those of lm-evaluation-harness 0.4.13 on thes
 """
 
 import logging
-from collections.abc import Sequence
 
 import pytest
 from helpers.tables import tables
@@ -109,23 +108,8 @@ def test_multiple_choice_is_judged_by_the_letter_that_is_stated_and_not_denied()
 
 
 async def test_reading_questions_are_right_by_exact_match_and_an_empty_answer_where_there_is_none() -> None:
-    none, paris = of("squad2", unanswerable=True), of("squad2", "Paris", "in Paris")
-    cases: Sequence[tuple[Problem, str | None, bool, float]] = (
-        (none, "", True, 1), (none, "No answer", True, 1), (none, "It cannot be answered from the text.", True, 1),
-        (none, "The question cannot be answered based on the given context", True, 1), (none, "I don't know", True, 1),
-        (none, "The passage does not mention who won.", True, 1), (none, "not in Paris", False, 0),
-        (none, "There was no answer in the article.", True, 1), (none, "Not specified", True, 1),
-        (none, r"\boxed{\text{No answer}}", True, 1), (none, "From the text, it cannot be answered", True, 1),
-        (none, "I am not certain but Oslo", False, 0), (none, "It does not say Oslo it says Rome", False, 0),
-        (none, "we cannot say it was not Oslo", False, 0), (none, "I don't doubt Oslo", False, 0),
-        (of("squad2", text="Which treaty was it?", unanswerable=True), "The treaty is not mentioned.", True, 1),
-        (paris, r"\boxed{\text{Paris}}", True, 1),
-        (none, "The passage says that Ann did not win", False, 0), (of("squad2", "unknown"), "Unknown", True, 1),
-        (none, "Paris", False, 0), (none, None, False, 0),
-        (paris, "", False, 0), (paris, "the Paris.", True, 1), (paris, "Paris, France", False, 2 / 3),
-        (of("hotpotqa", "yes"), "Yes.", True, 1), (of("hotpotqa", "John Smith"), "Smith", False, 2 / 3),
-    )  # fmt: skip
-    for problem, answer, right, f1 in cases:
+    for golds, more, answer, right, f1 in TABLES["reading"]:
+        problem = of(*golds, **more)
         verdict = await Judge(OFFICIAL).verdict(problem, answer)
         assert (verdict.correct, verdict.tier) == (right, "metric"), (problem, answer)
         assert verdict.scores["f1"] == pytest.approx(f1)

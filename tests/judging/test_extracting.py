@@ -1,5 +1,6 @@
 """Extract, then compare: what the judge may see of a reply, and what the host decides around it."""
 
+from itertools import product
 from typing import Any
 
 import pytest
@@ -142,22 +143,10 @@ async def test_the_embedded_judge_keeps_its_prompt_and_is_not_shown_other_number
 
 
 def test_a_copy_is_whole_words_or_numbers_of_the_reply() -> None:
-    inside = [
-        ("Paris", "It is **Paris**, of course."), (r"\frac{1}{2}", r"So \boxed{\frac{1}{2}}"), ("42", "答案是42。"),
-        ("forty-two", "I get forty-two"), ("42", "I get forty-two"), ("x + 1", "hence $x + 1$"),
-        ("Curie Marie", "Marie Curie"),
-    ]  # fmt: skip
-    outside = [
-        ("5", "-5"), ("5", "It is 15"), ("3", "3.5"), ("3", "3/4"), ("2", "x^2"), ("10", "10-15"),
-        ("London", "It is Paris"),
-        ("", "Paris"), ("a " * 26, "a " * 40), ("art", "cartography"),
-    ]  # fmt: skip
-    assert not [(copy, reply) for copy, reply in inside if not is_part(copy, reply)]
-    assert not [(copy, reply) for copy, reply in outside if is_part(copy, reply)]
-    inside = TABLES["inside when read"]
-    assert not [(copy, reply) for copy, reply in inside if not is_part(read_copy(copy, reply), reply)]
-    outside = [("Not Oslo: Oslo", "Oslo"), ("5-4", "54"), ("1-1", "a 1 only"), ("7 8", "7.8 in all"), ("!!", "!!")]
-    assert not [(copy, reply) for copy, reply in outside if is_part(read_copy(copy, reply), reply)]
+    for kind, inside in product(("as it is", "when read"), (True, False)):
+        for copy, reply in TABLES[f"{'inside' if inside else 'outside'} {kind}"]:
+            read = read_copy(copy, reply) if kind == "when read" else copy
+            assert is_part(read, reply) is inside, (kind, copy, reply)
     said = TABLES["read copies"]
     assert {text: read_copy(text) for text in said} == said
 
@@ -171,14 +160,8 @@ def test_any_text_is_compared_without_an_error(copy: str, question: str, formula
 
 
 def test_numbers_are_the_references_another_or_left_open() -> None:
-    table = {
-        ("42", "42"): True, ("43", "42"): False, ("43 apples", "42"): False, ("42 apples", "42"): None,
-        ("500 cents", "5"): None, ("120 minutes", "2 hours"): True, ("Paris", "42"): False, ("Paris", "London"): None,
-        (r"\frac{1}{2}", "0.5"): True, ("three hundred", "300"): True, ("25%", "0.25"): True, ("10-15", "10"): False,
-        ("42", "10-15"): None, ("0", "0"): True, ("zero of them", "0"): None, ("", "5"): None,
-        ("858颗糖果", "858"): None, ("3.1", "3.10"): None,
-    }  # fmt: skip
-    assert {(said, gold): compare_typed(said, (gold,)) for said, gold in table} == table
+    wrong = [row for row in TABLES["typed"] if compare_typed(row[0], (row[1],)) is not row[2]]
+    assert not wrong
     assert compare_typed("43", ("42", "43")) is True and compare_typed("44", ("42", "forty-three")) is False
     for said, gold, question in (
         ("20 m/s", "20", "How fast is it in km/h?"),
