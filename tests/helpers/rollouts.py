@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from llm_as_judge import types
@@ -38,10 +39,15 @@ def rollout(
     found = {} if correct is None else scores(metric, given, of.question, of.reference)
     return types.Rollout(
         of, types.Completion(source, (), (), (), "stop"), source,
-        types.Execution(outcome, answer if outcome == "finished" else None, (call,), shape=lint(source).shape),
+        types.Execution(outcome, answer if outcome == "finished" else None, (call,), shape=_shape(source)),
         types.Verdict(correct, "rules", reason="" if correct is not None else "the provider was down", scores=found),
         types.Reward(None if correct is None else float(correct)),
     )  # fmt: skip
+
+
+@cache
+def _shape(source: str) -> str:
+    return lint(source).shape
 
 
 def alone(rollouts: Iterable[types.Rollout]) -> list[types.Group]:

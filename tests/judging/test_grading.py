@@ -187,7 +187,7 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     served: Grading, here: Path, address: str, cli: CommandLine
 ) -> None:
     served.worth = lambda said: float(len(said))
-    small = run_settings(here, address, eval_every=0, eval_problems=2)
+    small = run_settings(here, address, eval_every=0, eval_problems=2, max_steps=1)
     own = as_options([*small, *settings(served, RELATIVE, *open_data("evaluation.baselines=single"))])
     cli("train", *own)
     logged = [((e.step, e.rollout.problem), e.rollout.verdict) for e in read_rollouts("logs/nano/grpo_mixed.jsonl")]
@@ -209,6 +209,7 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     assert len(records) == 6 and {e.rollout.verdict.score for e in records} <= {0.5, None}, records
 
 
+@pytest.mark.slow
 def test_the_example_trains(
     served: Grading, here: Path, root: Path, address: str, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
