@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import CommandLine
+from helpers.judging import Always
 from helpers.misbehaving import Misbehaving
 from helpers.tables import tables
 from helpers.web import serving
@@ -12,7 +13,6 @@ from helpers.web import serving
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, count, read_pairs
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
-from llm_as_judge.types import Problem, Verdict
 
 TABLES = tables(__file__)
 
@@ -24,14 +24,6 @@ def pairs_file(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(map(json.dumps, LINES)) + "\n", encoding="utf-8")
     return path
-
-
-class Always:
-    def __init__(self, correct: bool | None) -> None:
-        self.correct = correct
-
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(self.correct, "llm", "no word")
 
 
 def test_kappa_is_cohens() -> None:

@@ -163,12 +163,7 @@ def test_numbers_are_the_references_another_or_left_open() -> None:
     wrong = [row for row in TABLES["typed"] if compare_typed(row[0], (row[1],)) is not row[2]]
     assert not wrong
     assert compare_typed("43", ("42", "43")) is True and compare_typed("44", ("42", "forty-three")) is False
-    for said, gold, question in (
-        ("20 m/s", "20", "How fast is it in km/h?"),
-        ("0.75", "3/4", "On which day?"),
-        ("y = 4", "4", "What is y + z?"),
-        ("40000", r"4 \times 10^4", "Write it with a power of ten."),
-    ):
+    for said, gold, question in TABLES["left open"]:
         assert compare_typed(said, (gold,), question) is None, "the rules leave the same number open"
 
 

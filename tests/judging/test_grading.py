@@ -264,12 +264,8 @@ def test_calibration_shows_order_length_and_injection(served: Grading, cli: Comm
     command = ["judge", "calibrate", "pairs.jsonl"]
     result = cli.json(*command, *as_options(settings(served, RELATIVE)))
     rows = {row["kind"]: row for row in result["kinds"]}
-    assert (result["pairs"], result["agreement"], result["mode"], rows["plain"]["true_rejects"]) == (
-        1,
-        1.0,
-        "relative",
-        1,
-    )
+    assert (result["pairs"], result["agreement"], result["mode"]) == (1, 1.0, "relative")
+    assert rows["plain"]["true_rejects"] == 1
     assert {kind for kind, row in rows.items() if row["false_accepts"]} == {"verbosity", "claimed best"}
     served.fault = "first"
     cli(*command, *as_options(settings(served, RELATIVE)), status=1)

@@ -99,15 +99,8 @@ def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) ->
     wrong = []
     attempt = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
     deep = "a." * 25 + "workflows.operator"  # its packages would take quadratic memory
-    for module in (
-        "numpy",
-        "requests.operator",
-        "openai",
-        "own.prompt",
-        "metagpt.roles",
-        "llm_as_judge.llm.client",
-        deep,
-    ):
+    modules = "numpy requests.operator openai own.prompt metagpt.roles llm_as_judge.llm.client".split()
+    for module in (*modules, deep):
         answer = run(graph(attempt.format(module), imports="import importlib").text).answer
         refused = "W109" in fatal(graph("return problem", imports=f"import {module}"))
         if answer != "none" or aflow.role(module) is not None or not refused:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from helpers.judging import Always
 from helpers.tables import tables
 from helpers.workflows import CODE, QUESTION, workflow
 from running import Run, Script, Wait
@@ -13,7 +14,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.types import Completion, Problem, Reference, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Problem, Reference, Reward, Rollout
 from llm_as_judge.workflow.lint.check import Facts
 from llm_as_judge.workflow.run import WorkflowRunner
 
@@ -69,11 +70,6 @@ OWN = TABLES["OWN"]
 LOOKUP = "r = await self.op(word={!r})\nreturn r.get('found'), 0.0"
 
 
-class Accepting:
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(True, "rules")
-
-
 def rewarded(rollout: Rollout) -> Reward:
     return Reward(float(bool(rollout.verdict.correct)))
 
@@ -82,7 +78,7 @@ def test_an_own_operator_that_mostly_fails_stops_the_run_and_says_why(wait: Wait
     Path("own.py").write_text(OWN, encoding="utf-8")
     runner = WorkflowRunner(Script(), box, WorkflowConfig(operators=("own.py:Lookup",)), EndpointConfig())
     runner._read = lambda *given, **named: Facts(())  # type: ignore[assignment]
-    parts = RolloutParts(runner, Accepting(), rewarded)
+    parts = RolloutParts(runner, Always(True), rewarded)
 
     def scored(*words: str) -> list[tuple[str, float | None]]:
         texts = [workflow(LOOKUP.format(word), init="self.op = operator.Lookup(self.llm)") for word in words]
