@@ -7,6 +7,7 @@ only read a run use it as it is; those that change something work on ``finished_
 import contextlib
 import io
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,7 +20,8 @@ from filelock import FileLock
 from helpers.benchmarks import benchmark
 from helpers.cli import CommandLine
 from helpers.finished import FinishedRun
-from helpers.samples import write_samples
+from helpers.samples import put
+from helpers.tables import tables
 from hypothesis import settings
 
 # Before torch is imported anywhere: tests run side by side with other work, and the models are tiny.
@@ -102,8 +104,22 @@ def cli(capsys: pytest.CaptureFixture[str]) -> CommandLine:
 
 @pytest.fixture(scope="session")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Invented samples of all eight benchmarks, in the layout of ``data/raw``."""
-    return write_samples(tmp_path_factory.mktemp("samples"))
+    """Invented samples of all eight benchmarks, in the layout of ``data/raw``, under their authors' names.
+
+    They have what the real files are known for: thousands commas and signs, several boxes, unanswerable questions with
+    plausible answers, annotators who differ, records with two paragraphs, CRLF, tests that build what the solution
+    defines.
+    """
+    return shutil.copytree(Path(__file__).with_name("samples"), tmp_path_factory.mktemp("samples"), dirs_exist_ok=True)
+
+
+@pytest.fixture(scope="session")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Workflows as AFlow, its descendants and capable models write them: files, and folders with ``prompt.py``."""
+    folder = tmp_path_factory.mktemp("graphs")
+    for name, text in tables(Path(__file__).parent / "workflow/graphs").items():
+        put(folder / name, text)
+    return folder
 
 
 @pytest.fixture(scope="session")

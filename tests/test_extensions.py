@@ -5,90 +5,22 @@ All of them are made here in one copy of the package, and used in a process of i
 
 import shutil
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.cli import SINGLE_CALL
 from helpers.processes import ROOT, program
+from helpers.tables import tables
 
-
-@dataclass(frozen=True)
-class Extension:
-    """``edits`` by file: texts that occur once there, and their replacements. ``use``: Python that shows its effect."""
-
-    use: str
-    edits: dict[str, tuple[tuple[str, str], ...]]
-    added: dict[str, str] = field(default_factory=dict)
-
-
-TRANSLATE = """class Translate(Operator):
-    NAME, SUMMARY, RESULT = 'Translate', 'puts a text into English', {'response': str}
-
-    async def __call__(self, input: str, instruction: str) -> dict[str, object]:
-        reply = await self.tools.ask(self.NAME, f'Put this into English: {input}')
-        return result(parse_ok=bool(reply), response=reply)
-
-
-"""
-RIDDLES = """
-from llm_as_judge.data.dataset import Dataset, Source, Split, has_fields
-from llm_as_judge.data.record import Record, content_id, text_of
-from llm_as_judge.types import Problem, Question, Reference
-
-def parse(record: Record) -> Problem:
-    text = text_of(record, "riddle")
-    question = Question(content_id("riddles", text), text, "qa", dataset="riddles")
-    return Problem(question, Reference((text_of(record, "solution"),)))
-
-def golds(record: Record) -> tuple[str, ...]:
-    return (text_of(record, "solution"),)
-
-SPLITS = {"train": Split(hub="train", release=("riddles.jsonl",))}
-DATASET = Dataset(
-    domain="qa", parse=parse, golds=golds, recognises=has_fields("riddle", "solution"), metric="squad2",
-    judge_line="Any synonym will do.",
-    source=Source(hub="me/riddles", configs=("main",), page="https://example.com", splits=SPLITS, pool=("train",),
-                  official={"test": "train"}),
-)
-"""
-BREVITY = """def brevity(rollout: Rollout, _: RewardConfig) -> float:
-    return max(0.0, 10.0 - len(rollout.execution.answer or '') / 10)
-
-
-"""
-STEPS = """
-import typer
-from llm_as_judge.commands.cli import DEFAULT_CONFIG, ConfigPath, Overrides
-
-def steps(config: ConfigPath = DEFAULT_CONFIG, overrides: Overrides = None) -> None:
-    '''Print how many steps a run has.'''
-    from llm_as_judge.config.loading import load_config
-
-    typer.echo(load_config(config, overrides or []).training.max_steps)
-"""
-TERM = "@dataclass(frozen=True, slots=True)\nclass Term:"
-CISPO = '    if config.loss_type == "cispo":\n'
-REINFORCE = '    if config.loss_type == "reinforce":\n        per_token = -advantages * logprobs\n'
-CLI = "from llm_as_judge.commands.cli import Interrupted, file_problem, printable\n"
-EXTENSIONS = {
-    "operator": Extension(
-        edits={"operators/operators.py": (
-            ("CLASSES: tuple", TRANSLATE + "CLASSES: tuple"), ("Review, Revise,\n)", "Review, Revise, Translate,\n)"),
-        )},
-        use="""
+EXTENSIONS = tables(__file__)
+#: Python that shows the effect of each extension.
+USES = {
+    "operator": """
 from llm_as_judge.config.schema import Config
 from llm_as_judge.workflow.prompt import Layer1
 assert 'Translate(input: str, instruction: str)' in Layer1(Config().workflow).system
 assert "no findings" in command("workflow", "lint", "w.py")
 """,
-    ),
-    "dataset": Extension(
-        added={"data/benchmarks/riddles.py": RIDDLES},
-        edits={"data/catalog.py": (
-            ("mbpp, squad2\n", "mbpp, riddles, squad2\n"),
-            ('    "gsm8k": math.GSM8K,\n', '    "gsm8k": math.GSM8K,\n    "riddles": riddles.DATASET,\n'),
-        )},
-        use="""
+    "dataset": """
 from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.judging.prompts import DATASET_LINES
 from llm_as_judge.types import Question
@@ -99,16 +31,7 @@ assert open("out/test/riddles_test.jsonl").read().count("piano") == 2
 assert DATASET_LINES['riddles'] == 'Any synonym will do.'
 assert metric_of(Question('q', '?', 'qa', dataset='riddles')) == 'squad2'
 """,
-    ),
-    "reward term": Extension(
-        edits={
-            "rewards/terms.py": (
-                (TERM, BREVITY + TERM),
-                ('    "repetition": Term(10.0,', '    "brevity": Term(0.0, brevity),\n    "repetition": Term(10.0,'),
-            ),
-            "config/schema.py": (('0.65, "efficiency"', '0.60, "brevity": 0.05, "efficiency"'),),
-        },
-        use="""
+    "reward term": """
 from llm_as_judge.evaluation.ablation import without
 from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.types import *
@@ -124,13 +47,7 @@ assert [reward.terms['brevity'] for reward in totals] == [9.0, 1.0]
 assert abs(totals[0].total - totals[1].total - .05 * 8) < 1e-9
 assert without('reward.brevity', weights)['reward.reward_weights']['brevity'] == 0
 """,
-    ),
-    "loss type": Extension(
-        edits={
-            "config/schema.py": (('"cispo", "gspo"]', '"cispo", "gspo", "reinforce"]'),),
-            "rl/loss.py": ((CISPO, REINFORCE + CISPO.replace("    if", "    elif")),),
-        },
-        use="""
+    "loss type": """
 import torch
 from llm_as_judge.rl.loss import LossInputs, Normaliser, policy_loss
 config = load_config(None, ['loss_type=reinforce', 'importance_sampling=off']).training
@@ -138,36 +55,17 @@ logprobs = torch.tensor([[-1.0, -2.0]], requires_grad=True)
 inputs = LossInputs(logprobs=logprobs, advantages=torch.tensor([2.0]), mask=torch.ones(1, 2, dtype=torch.bool))
 assert policy_loss(inputs, config, Normaliser(sequences=1, tokens=2)).loss.item() == 3.0
 """,
-    ),
-    "setting": Extension(
-        edits={
-            "config/schema.py": ((
-                "    prefill: bool = Field(",
-                '    greeting: str = Field("", description="Line before every problem.")\n    prefill: bool = Field(',
-            ),),
-            "workflow/prompt.py": (
-                ('asked = f"{question.statement}', 'asked = f"{config.greeting}{question.statement}'),
-            ),
-        },
-        use="""
+    "setting": """
 from llm_as_judge.types import Question
 from llm_as_judge.workflow.prompt import Layer1
 config = load_config(None, ['greeting=Good morning. ']).workflow
 assert 'Good morning. What?' in Layer1(config)(Question('q', 'What?', 'math')).user
 """,
-    ),
-    "command": Extension(
-        added={"commands/steps.py": STEPS},
-        edits={"commands/app.py": (
-            ("doctor.doctor,\n", "doctor.doctor, steps.steps,\n"),
-            (CLI, f"from llm_as_judge.commands import steps\n{CLI}"),
-        )},
-        use="""
+    "command": """
 assert command("steps", "--set", "max_steps=7") == "7\\n"
 assert "Print how many steps" in command("--help")
 """,
-    ),
-}  # fmt: skip
+}
 USE = """
 import contextlib, io
 from llm_as_judge.commands.app import main
@@ -187,11 +85,12 @@ def test_each_extension_takes_at_most_two_files_and_works(here: Path) -> None:
     (package / "embedded/weights").symlink_to(ROOT / "llm_as_judge/embedded/weights")
     shutil.copytree(ROOT / "config", here / "config")
     for name, extension in EXTENSIONS.items():
-        assert len({*extension.added, *extension.edits}) <= 2, name
-        for file, text in extension.added.items():
+        added, edits = extension.get("added", {}), extension["edits"]
+        assert len({*added, *edits}) <= 2, name
+        for file, text in added.items():
             assert not (package / file).exists(), file
             (package / file).write_text(text, encoding="utf-8")
-        for file, changes in extension.edits.items():
+        for file, changes in edits.items():
             text = (package / file).read_text(encoding="utf-8")
             for old, new in changes:
                 assert text.count(old) == 1, f"{file} has {old!r} {text.count(old)} times"
@@ -200,7 +99,7 @@ def test_each_extension_takes_at_most_two_files_and_works(here: Path) -> None:
     Path("w.py").write_text(SINGLE_CALL.replace("operator.Custom", "operator.Translate"))
     riddles = (f'{{"riddle": "What has {n} keys but opens no door?", "solution": "a piano"}}\n' for n in range(12))
     Path("riddles.jsonl").write_text("".join(riddles))
-    uses = {name: USE + extension.use for name, extension in EXTENSIONS.items()}
+    uses = {name: USE + USES[name] for name in EXTENSIONS}
     all_uses = f"for name, use in {uses}.items(): exec(compile(use, name, 'exec'), {{}})"
     done = program(sys.executable, "-c", all_uses, PYTHONPATH=here)
     assert done.returncode == 0, done.stderr

@@ -52,7 +52,6 @@ MEGABYTES = 12
 #: CPU time for 50,000 characters, as a multiple of the time that ``unit`` takes on the same CPU: reading takes up to 8,
 #: anything quadratic hundreds.
 UNITS_OF_TIME = 20
-SCREENED, TRIED = 4, 6  # all texts at a quarter of the size, the slowest at full size
 
 UNITS = (
     "\n", "\r\n", " ", "\t", "```", "```\n", "`", "\\boxed{", "(", "[", "{", "()", '{"a":', "[],", "1,", "9", "9^", "-",
@@ -257,15 +256,17 @@ def test_every_reader_of_foreign_texts_is_tried() -> None:
     assert not [name for name in left if not OWN_TEXTS.fullmatch(name)]
 
 
-def test_no_text_takes_much_time_or_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("part", "tried"), [(8, 3), pytest.param(4, 6, marks=pytest.mark.slow)])
+def test_no_text_takes_much_time_or_memory(part: int, tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All texts are read at a ``part`` of the size, the slowest ones at full size."""
     monkeypatch.setattr(algebra._Worker, "ask", lambda *question: (None, 0.0))  # in a process of its own
     wrong: list[object] = []
     unit = min(seconds(lambda text: [hash(char) for char in text], "x" * 200_000) for _ in range(5))
     for name, (size, reader) in READERS.items():
         run(reader, "warm")
         allowed = UNITS_OF_TIME * unit * max(1, size // KEPT)
-        screened = [seconds(reader, text) for text in texts(size // SCREENED)]
-        slowest = sorted(zip(screened, texts(size), strict=True), key=itemgetter(0))[-TRIED:]
+        screened = [seconds(reader, text) for text in texts(size // part)]
+        slowest = sorted(zip(screened, texts(size), strict=True), key=itemgetter(0))[-tried:]
         for _, text in slowest:
             spent = seconds(reader, text)
             if spent > allowed:  # a busy machine is not the text's fault: the best of three

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from helpers.benchmarks import benchmark
+from helpers.tables import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,18 +16,11 @@ from llm_as_judge.answers.extraction import extract_answer, last_boxed
 from llm_as_judge.answers.metrics import hotpot_scores, normalize_squad, squad_scores
 from llm_as_judge.types import Domain
 
+TABLES = tables(__file__)
+
 # 49,994/7 + 20,006/7 is 10,000: the label of this pair is wrong
 MISLABELLED = {"qwen-72-97"}
-READ = [
-    ("12", "12"), ("The answer is 12.", "12"), ("The answer is 12. I hope it is correct.", "12"),
-    ("**Answer:** 42", "42"), ("Answer:\n\n42", "42"), (r"Answer \[ 9 \]", r"\[ 9 \]"),
-    ("16 - 3 - 4 = 9\n#### -1,200", "-1,200"), (r"so $\boxed{\frac{1}{2}}$", r"\frac{1}{2}"),
-    (r"\boxed{1} and \boxed{2}", "1, 2"), (r"\boxed 7", "7"), (r"$\boxed{28}$ pct", "28 pct"),
-    (r"<answer>1</answer> is <answer>\frac{1}{2}</answer>", r"<answer>1</answer> is <answer>\frac{1}{2}</answer>"),
-    ("<answer>The answer is 5</answer>", "5"), ("<think>12 or 13, the answer is 9</think>It is 13.", "13"),
-    (r"Therefore $x \geq 5$ is the solution.", r"$x \geq 5$"), (r"\boxed{5}. or \boxed{6}", r"\boxed{5}. or \boxed{6}"),
-    ("I think it is 5", "I think it is 5"),
-]  # fmt: skip
+READ = TABLES["READ"]
 
 
 def test_the_statement_of_a_reply_is_read_out_and_other_replies_are_left_whole() -> None:

@@ -7,20 +7,14 @@ from collections.abc import Callable
 
 import pytest
 from helpers.benchmarks import FOLDERS
+from helpers.tables import tables
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import last_boxed
 
-OWN = [
-    "7", "16", "-3", "1,250", "12.5", "0.04", r"\frac{5}{8}", r"-\frac{5}{8}", r"2\frac{1}{3}", r"35\%", r"\$4.20",
-    "4 cm", "9 minutes", r"30^\circ", r"3\sqrt{2}", r"\sqrt{7}+1", r"2\pi", r"5+2i", "x = 4", "x=3, y=5", "x=1, x=2",
-    "y = 3x - 2", "3x^2 - 2x + 1", "(x-2)(x+5)", r"\frac{x+1}{x-3}", "(2, 7)", "[2, 7)", "(-1, 4, 9)",
-    r"(-\infty, 5]", r"[1,2) \cup (3,4)", r"\{2, 5, 11\}", "3, 6, 13", "x < 4", r"x \ge -2", r"-2 < x \le 7",
-    r"4 \pm \sqrt{3}", r"x = \pm 6", "231_5", "3:8", r"\sin 2x", r"\log_2 7",
-    r"\begin{pmatrix} 1 & -2 \\ 3 & 4 \end{pmatrix}", "x^2 + y^2 = 9", r"\frac{77}{4} \approx 19.25",
-    r"\approx -0.425", "2^{10}", r"\binom{9}{4}", "17 and 23", r"a_1 = 2, a_7 = 19", "even", r"\text{(C)}", "AB = 6",
-    "1.2e4", r"1.2 \times 10^{4}",
-]  # fmt: skip
+TABLES = tables(__file__)
+
+OWN = TABLES["OWN"]
 
 
 def golds() -> list[str]:

@@ -12,6 +12,7 @@ import pytest
 from helpers.cli import SINGLE_CALL, CommandLine
 from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.misbehaving import Misbehaving
+from helpers.tables import tables
 from helpers.web import serving
 
 from llm_as_judge.assembly.policy import load_author
@@ -24,110 +25,23 @@ from llm_as_judge.errors import LLMAsJudgeError
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.workflow import recipes
 
+TABLES = tables(__file__)
+
 LONG = "x" * 5000
 MATHS = "domain_ratios={math: 1, code: 0, qa: 0}"
-FILES = {
-    "anchor.yaml": "training: &a\n  seed: *a\n",
-    "datasets.yaml": "datasets: {nope: {}}\n",
-    "empty.jsonl": "",
+FILES = TABLES["FILES"] | {
     "digits.json": '[{"problem": "1?", "type": "math", "answer": ' + "9" * 5000 + "}]",
-    "mix.yaml": "mix: text\n",
-    "foreign.jsonl": '{"kind": "other"}\n{"a": 1}\n',
-    "deep/adapter_config.json": "{}",
-    "deep/adapter_model.safetensors": "",
     "deep/checkpoint.json": "[" * 100_000,
-    "nul/.env": "OPENAI_API_KEY=a\0b\n",
-    "broken.jsonl": '{"problem": "1", "answer": \n',
-    "notype.jsonl": '{"problem": "1 + 1?", "answer": "2", "type": "maths"}\n',
     "deep.jsonl": '{"problem": ' + "[" * 50_000 + "\n",
-    "code.jsonl": '{"problem": "f", "type": "code", "tests": "assert f(", "entry_point": "f"}\n',
-    "good.jsonl": '{"problem": "1 + 1?", "answer": "2", "type": "math"}\n',
-    "qa.jsonl": '{"problem": "Who?", "answer": "I", "type": "qa"}\n',
-    "pairs.jsonl": '{"gold": "1"}\n',
-    "labelled.jsonl": '{"gold": "1", "candidate": "1", "equivalent": true, "domain": "math"}\n',
-    "no-workflows.jsonl": '{"domain": "math", "workflow": "x = 1"}\n',
-    "words.txt": "some words\n",
-    "blank.txt": " \n",
     "huge.txt": "x" * 1_500_000,
     "w.py": SINGLE_CALL,
-    "own.py": "def fails(completions, **columns):\n    raise ValueError('no such thing')\n",
-    "half-json/config.json": "{",
-    "no-weights/config.json": '{"model_type": "qwen2"}',
-    "no-adapter/adapter_config.json": "{}",
-    "damaged/config.json": '{"model_type": "qwen2", "num_hidden_layers": "two"}',
-    "no-tokenizer/config.json": '{"model_type": "qwen2"}',
-    "no-tokenizer/tokenizer.json": "{}",
-    "no-tokenizer/model.safetensors": "",
-    "late.jsonl": '{"kind": "run", "time": 1, "id": "r"}\n{"kind": "step", "time": -1e308, "step": 1}\n',
-    "bad-adapter/adapter_config.json": "{}",
-    "bad-adapter/adapter_model.safetensors": "xx",
-    "folder/note.txt": "nothing to read here\n",
-}  # fmt: skip
-
+}
 #: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
-WRONG_FILES = [
-    (["train_dataset=nowhere.jsonl"], "nowhere.jsonl"), (["train_dataset=folder"], "folder"),
-    (["train_dataset=empty.jsonl"], "empty.jsonl"), (["train_dataset=broken.jsonl"], "broken.jsonl:1"),
-    (["train_dataset=bytes.bin"], "bytes.bin"), (["train_dataset=code.jsonl"], "code.jsonl:1"),
-    (["train_dataset=good.jsonl"], "domain_ratios={math: 0.4, code: 0, qa: 0}"),
-    (["train_dataset=good.jsonl", MATHS], "test_dataset"),
-    (["train_dataset=good.jsonl", "test_dataset=nowhere", MATHS], "nowhere"),
-    (["train_dataset=good.jsonl", "test_dataset=qa.jsonl", MATHS, "eval_every=1"], "val_dataset"),
-    (["train_dataset=good.jsonl", "test_dataset=good.jsonl", MATHS], "same file"),
-    (["output_dir=words.txt"], "words.txt"), (["log_dir=/dev/null"], "/dev/null"),
-    (["results_dir=/proc/x"], "/proc/x"), (["persistence_dir=words.txt"], "words.txt"),
-    (["lora_target_modules=[nope]"], "all-linear"), (["lora_target_modules='*['"], "lora_target_modules"),
-    (["lora_rank=2147483647"], "lora_rank"), (["device=cuda:77"], "cuda:77"), (["model_name=./folder"], "./folder"),
-    (["model_name=./no-weights"], "./no-weights"), (["model_name=./half-json"], "./half-json"),
-    (["model_name=nobody/no-such-model"], "nobody/no-such-model"),
-    (["model_name=./damaged"], "./damaged"), (["model_name=./no-tokenizer"], "./no-tokenizer"),
-    (["model.adapter=nowhere"], "nowhere holds no adapter"), (["model.adapter=no-adapter"], "give a folder step_N"),
-    (["model.adapter=bad-adapter"], "give another folder step_N"),
-]  # fmt: skip
+WRONG_FILES = TABLES["WRONG_FILES"]
 #: Wrong commands that fail before any model is loaded.
-WRONG_COMMANDS = """
-nope | train --nope | train extra | train --config | train --max-steps many | train --resume | evaluate --limit 0
-evaluate --data no | evaluate --untrained --data empty.jsonl | evaluate --untrained --data notype.jsonl
-evaluate --untrained --data deep.jsonl | evaluate --untrained --data folder
-evaluate --checkpoint no | evaluate --checkpoint folder | evaluate --untrained --checkpoint folder
-evaluate --samples 0 | evaluate --workflow w.py --untrained | solve | solve x --domain art | solve x --file words.txt
-solve --file blank.txt | solve --file huge.txt | solve --file bytes.bin | compare --ablate ,
-compare --ablate layer1 --limit 3 | compare --ablate nothing | workflow lint no.py | workflow lint folder
-workflow lint bytes.bin | workflow run w.py | workflow run w.py --problem x --domain art
-sandbox run bytes.bin | sandbox run w.py --sandbox loose | sandbox run w.py --memory-mb 99999999999999999999
-sandbox run w.py --wall-seconds nan | sandbox verdict --solution no.py --tests w.py --entry-point f
-judge calibrate no.jsonl | judge calibrate pairs.jsonl --mode rules | judge calibrate empty.jsonl --mode rules
-judge calibrate good.jsonl --mode kind
-embedded serve --port 0 | embedded serve --host no.such.host.invalid | data process --raw no
-data process --config datasets.yaml | data process --config anchor.yaml | data process --ratios a:b:c
-data process --datasets nope | data process --custom notype.jsonl | data check --datasets nope
-doctor --config no.yaml | doctor --device gpu
-serve --domain art | serve --untrained --host 0.0.0.0 --api-key= | export folder --checkpoint folder
-data check --datasets no | data process --custom empty.jsonl | data process --custom digits.json
-data inspect --file digits.json | data process --config mix.yaml | embedded serve --host a..b | analyze deep.jsonl
-monitor --once deep.jsonl | analyze foreign.jsonl | solve x --checkpoint deep
-plan --call-input inf | plan --calls nan | plan --latency 1e308 --calls 1e308 | plan --gpus 999999999x80
-plan --model ./damaged | report late.jsonl | data process --train-size 9999999999999 | sandbox run pipe
-sandbox verdict --solution w.py --tests pipe --entry-point f | judge calibrate pipe --mode rules | workflow lint pipe
-sandbox verdict --solution w.py --tests w.py --entry-point f.g | data check --file= | serve --host=
-embedded serve --host= | plan --config pipe | plan --log pipe | solve x --untrained --config pipe
-"""
+WRONG_COMMANDS = TABLES["WRONG_COMMANDS"]
 #: Further ones, with a part of the message.
-NAMED_COMMANDS = """
-compare --seeds 2: --seeds 2 counts the runs of --ablate
-evaluate --workflow words.txt: words.txt: line 1: invalid syntax
-train --set output_dir=/proc/x: /proc/x: no such file or directory; make room there, make it writable or
-train --set num_generations=3: unknown setting 'num_generations'; the sections are
-train --set memory=3: did you mean sandbox.memory_mb?
-serve --untrained --host a..b: cannot serve at a..b:8010: not the name of a host; choose another address with --host
-train --resume --fresh: --resume and --fresh exclude each other
-evaluate --untrained --samples 3 --set eval_temperature=0: --samples 3 with generation.eval_temperature=0
-evaluate --workflow w.py --samples 2 --set executor.temperature=0: --samples 2 with executor.temperature=0
-plan --config wide.yaml: byte 0 is not UTF-8; save the file as UTF-8 text
-plan --config accent.yaml: byte 8 is not UTF-8; save the file as UTF-8 text
-monitor --once words.txt: the file is not the log of a run
-evaluate --workflow w.py --set executor.provider=openai --set executor.base_url=http://h/v1?key=hidden: http://h/v1?***
-"""
+NAMED_COMMANDS = TABLES["NAMED_COMMANDS"]
 ESC = "\x1b]0;title"  # sets the title of a terminal
 TURNED = "\u202e\u2067\u200f"  # turn the direction of what follows
 

@@ -118,13 +118,7 @@ def test_commands_work_without_a_folder_of_configurations(cli: CommandLine) -> N
 
 
 #: Files that git ignores, where they could be packed.
-PRIVATE = (
-    "config/llm.yaml",
-    "config/.env",
-    ".env",
-    "llm_as_judge/build/x.py",
-    "llm_as_judge/embedded/weights/policy/.env",
-)
+PRIVATE = "config/llm.yaml config/.env .env llm_as_judge/build/x.py llm_as_judge/embedded/weights/policy/.env".split()
 BUILD = "from setuptools import build_meta as b; print(b.build_sdist({0!r})); print(b.build_wheel({0!r}))"
 
 

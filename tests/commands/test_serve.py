@@ -18,6 +18,7 @@ import openai
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from helpers.cli import CommandLine
+from helpers.tables import tables
 from helpers.web import post
 
 from llm_as_judge.commands.serve_endpoint import ChatBody, Endpoint, read_request
@@ -27,6 +28,8 @@ from llm_as_judge.errors import DataError, ProviderError
 from llm_as_judge.llm.protocol import RequestError
 from llm_as_judge.solver import Draw, Solution
 from llm_as_judge.types import Execution, Question
+
+TABLES = tables(__file__)
 
 APPLES = "Tom has {} apples. He buys 4 more. How many apples does Tom have now?"
 KEY = "sk-served"
@@ -146,32 +149,15 @@ async def test_requests_beyond_the_limit_are_refused_until_there_is_room(scripte
     assert (await ask(client, "now", stop="2"))[1]["choices"][0]["message"]["content"] == "4"
 
 
-def test_wrong_fields_are_refused_by_name_by_both_servers(address: str) -> None:
-    def message(content: Any, role: str = "user") -> dict[str, Any]:
-        return {"messages": [{"role": role, "content": content}]}
+def asking(text: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}]}
 
-    both: list[tuple[dict[str, Any], str]] = [
-        ({"model": ["nano"]}, "no model"), ({"model": "gpt-9"}, "gpt-9"), ({"messages": []}, "messages"),
-        ({"messages": "hello"}, "messages"), ({"messages": [None]}, "messages.0"), (message("x", "tool"), "role"),
-        (message("x", ["user"]), "role"), (message(None), "content"), (message([{"type": "image_url"}]), "content"),  # type: ignore[arg-type]
-        (message("\ud800"), "surrogates"), ({"temperature": "hot"}, "temperature"),
-        ({"temperature": float("nan")}, "temperature"), ({"top_p": 0}, "top_p"), ({"seed": 2**64}, "seed"),
-        ({"seed": "1"}, "seed"), ({"seed": True}, "seed"), ({"n": 65}, "n: "), ({"n": 1.5}, "n: "),
-        ({"max_tokens": -1}, "max_tokens"), ({"stream": "yes"}, "stream"), ({"tools": [{"type": "function"}]}, "tools"),
-        ({"response_format": {"type": "json_schema"}}, "response_format"),
-    ]  # fmt: skip
-    own: list[tuple[dict[str, Any], str]] = [
-        (message(" "), "last message"), (message("7", "assistant"), "last message"), ({"stop": [""]}, "stop"),
-        ({"stop": ["x"] * 17}, "stop"), ({"domain": "art"}, "use one of math, code, qa"),
-        ({"entry_point": "f(); x"}, "entry_point"), ({"public_tests": [1]}, "public_tests"),
-        ({"context": ["x"]}, "context"), ({"modalities": ["audio"]}, "modalities"),
-    ]  # fmt: skip
-    nano: list[tuple[dict[str, Any], str]] = [
-        ({"stream": True}, "stream"), ({"stop": "x"}, "stop"), (message("é" * 5000), "tokens"),
-        (message("x " * 100_000), "200000 characters"),
-    ]  # fmt: skip
+
+def test_wrong_fields_are_refused_by_name_by_both_servers(address: str) -> None:
+    both = [*TABLES["both"], (asking("\ud800"), "surrogates")]
+    nano = [*TABLES["nano"], (asking("é" * 5000), "tokens"), (asking("x " * 100_000), "200000 characters")]
     wrong = []
-    for change, words in both + own:
+    for change, words in both + TABLES["own"]:
         try:
             read_request(body(**change), {"nano": "math"}, DataConfig())
             wrong.append((change, "accepted"))

@@ -5,10 +5,10 @@ import os
 import shutil
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from helpers.tables import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +17,8 @@ from llm_as_judge.config.loading import load_config, to_yaml
 from llm_as_judge.config.registry import own_object
 from llm_as_judge.config.schema import LEAVES
 from llm_as_judge.errors import ConfigError
+
+TABLES = tables(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -42,28 +44,12 @@ def message(text: str | None = None, *overrides: str) -> str:
 
 
 def test_notations_of_a_value_and_which_source_wins() -> None:
-    thirds = {"math": 0.3333333, "code": 0.3333333, "qa": 0.3333334}  # 1 within rounding
-    cases: list[tuple[str, str, Any]] = [
-        ("training:\n  max_steps: 7", "training.max_steps", 7), ("training.max_steps: 7", "training.max_steps", 7),
-        ("max_steps: 7", "training.max_steps", 7), ("run_name: 007", "output.run_name", "007"),
-        *((f"learning_rate: {n}", "training.learning_rate", 5e-6) for n in ("5e-6", "5.0e-6", "0.000005", "'5e-6'")),
-        ("importance_sampling: off", "training.importance_sampling", "off"),
-        ("guidance: null", "workflow.guidance", None),
-        ("engine.options: [--seed, 8]", "engine.options", ("--seed", "8")),
-        ("max_steps=7", "training.max_steps", 7), ("training.max_steps=7", "training.max_steps", 7),
-        ("executor.model=1e3", "executor.model", "1e3"), ("judge.api_key=@{[: #", "judge.api_key", "@{[: #"),
-        ("judge.second_model=", "judge.second_model", ""), ("executor.api_key=", "executor.api_key", ""),
-        ("executor.reasoning_effort=", "executor.reasoning_effort", ""), 
-        ("judge.second_model: ''", "judge.second_model", ""),
-        ("judge.prompts=", "judge.prompts", None), ("importance_sampling=off", "training.importance_sampling", "off"),
-        ("lora_target_modules=[q_proj, v_proj]", "model.lora_target_modules", ("q_proj", "v_proj")),
-        ("max_problems=null", "data.max_problems", None), (f"domain_ratios={thirds}", "data.domain_ratios", thirds),
-    ]  # fmt: skip
     wrong = []
-    for text, name, expected in cases:
+    for text, name, expected in TABLES["notations"]:
         config = load_config(None, [text]) if "=" in text else load_config(write(f"{text}\n"))
-        if attrgetter(name)(config) != expected:
-            wrong.append((text, attrgetter(name)(config)))
+        found = attrgetter(name)(config)
+        if (list(found) if isinstance(found, tuple) else found) != expected:
+            wrong.append((text, found))
     assert not wrong
     file = write("max_steps: 1\nseed: 1\nlora_rank: 1\n")
     config = load_config(file, ["seed=2", "lora_rank=2"], extra={"lora_rank": 3, "max_steps": None})
@@ -72,35 +58,7 @@ def test_notations_of_a_value_and_which_source_wins() -> None:
 
 def test_mistakes_are_reported_with_file_line_value_and_cure_in_a_few_words() -> None:
     wrong = []
-    for text, expected in [
-        ("seed: 1\n\ntraining:\n  lerning_rate: 1\n",
-         "c.yaml:4: unknown setting 'training.lerning_rate'; did you mean training.learning_rate?"),
-        ("max_step: 1\n", "did you mean training.max_steps?"),
-        ("seed: 1\ntraining:\n  max_steps: many\n  rollout_batch_size: 0\n",
-         "c.yaml:3: training.max_steps = 'many': Input should be a valid integer, unable to parse"
-         "|c.yaml:4: training.rollout_batch_size = 0: Input should be greater than 0"),
-        ("temperature: 0.5\n", "c.yaml:1: 'temperature' is ambiguous; write generation.temperature or executor.temper"),
-        ("model: qwen25-7b\n", "c.yaml:1: section 'model' must contain"),
-        ("", "c.yaml: the file is empty"), ("- a\n", "c.yaml:1: the file must contain 'name: value'"),
-        ("seed: 1\nseed: 2\n", "c.yaml:2: not valid YAML: 'seed' is set twice, first in line 1"),
-        ("seed: 1\ntraining:\n  seed: 2\n", "c.yaml:3: training.seed is set twice, first at c.yaml:1"),
-        ("seed: 1\ntraining: [\n", "c.yaml:3: not valid YAML"), ("a: 1\n---\nb: 1\n", "not valid YAML"),
-        ("seed: !!python/object:os.system 1\n", "c.yaml:1: not valid YAML: tags"),
-        ("training: &a\n  seed: *a\n", "c.yaml:2: not valid YAML: tags (!!name) and aliases"),
-        ("? [a]\n: 1\n", "c.yaml:1: not valid YAML: a key must be a plain name"),
-        ("executor:\n  api_key: ${NO_SUCH_KEY}\n",
-         "c.yaml:2: environment variable NO_SUCH_KEY is not set; export it, put NO_SUCH_K"),
-        ('seed: "${1X}"\n', "c.yaml:1: '${1X}' is malformed"),
-        ("executor:\n  api_key: [very, secret]\n", "executor.api_key = ***"),
-        ("max_step=1", "did you mean training.max_steps?"), ("model=qwen25-7b", "'model' is a section"),
-        ("model_name=qwen2.5-7b", "did you mean 'qwen25-7b'?"), ("model_name=./missing", "'./missing' is not a key of"),
-        ("domain_ratios={math: 0.401, code: 0.3, qa: 0.3}", "must sum to 1, got 1.001"),
-        ("domain_ratios={math: 1.5, code: -0.5, qa: 0}", "must not be negative"),
-        ("domain_ratios={math: 1, code: 0, qa: 0, art: 0}", "domain_ratios"), ("seed", "expected name=value"),
-        ("max_steps='5'", "max_steps = '5': Input should be a valid integer"),
-        ("executor:\n  provider: local\n  reasoning_effort: low\n", "reasoning_effort is for a service"),
-        ("judge:\n  provider: local\n  max_tokens: 64\n  context: 64\n", "no room for a prompt beside a reply"),
-    ]:  # fmt: skip
+    for text, expected in TABLES["wrong files"]:
         said = message(None, text) if ":" not in text.partition("=")[0] and text[:1].isalpha() else message(text)
         wrong += [(text, said) for part in expected.split("|") if part.partition(", unable")[0] not in said]
     assert not wrong

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from helpers.benchmarks import benchmark
 from helpers.samples import hub_record, write_lines
+from helpers.tables import tables
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.assembly.check import GoldReport, check_golds
@@ -26,14 +27,10 @@ from llm_as_judge.judging.judge import Judge
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Problem, Verdict
 
+TABLES = tables(__file__)
+
 #: Dataset, file, least number of published records and golds, number of invented records and golds.
-FILES = (
-    ("gsm8k", "gsm8k", 2700, 2700, 20, 20), ("math", "math", 234, 234, 20, 20),
-    ("squad2", "squad_v2/dev-v2.0.json", 706, 1572, 9, 18), ("hotpotqa", "hotpotqa", 300, 300, 24, 24),
-    ("humaneval", "humaneval/HumanEval.jsonl.gz", 164, 164, 8, 8), ("mbpp", "mbpp/mbpp.jsonl", 974, 974, 27, 27),
-    ("mbpp", "mbpp/sanitized-mbpp.json", 427, 427, 26, 26), ("mmlu", "mmlu", 577, 1731, 30, 90),
-    ("commonsenseqa", "commonsenseqa", 1400, 4200, 18, 54),
-)  # fmt: skip
+FILES = TABLES["FILES"]
 
 
 def records(path: Path) -> list[Any]:
@@ -110,19 +107,7 @@ def test_mbpp_shows_its_first_assert_hides_all_and_names_its_function(samples: P
 
 
 def test_humaneval_examples_are_read_in_every_notation() -> None:
-    docstring = """
-    >>> f(1)
-    2
-    >>> f(2) == 3
-    f(3) => 4
-    f("a, (b") ➞ [1, 2].
-      * f(5) -> 3 + 3 = 6
-    f(6) should return true.
-    f(7)  # returns 'x'
-    f(x) == 3   f(n) = 1
-    f() == 1
-    f(8) is odd
-    """
+    docstring = TABLES["notations"]
     prompt = f'def f(x):\n    """{docstring}"""\n'
     check = "def check(candidate):\n    assert candidate(1) == 2\n"
     problem = humaneval.parse({"task_id": "HumanEval/999", "prompt": prompt, "entry_point": "f", "test": check})

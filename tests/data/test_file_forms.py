@@ -9,6 +9,7 @@ import pytest
 from helpers.cli import CommandLine
 from helpers.processes import program
 from helpers.samples import write_lines
+from helpers.tables import tables
 
 from llm_as_judge.assembly.problems import open_problems
 from llm_as_judge.config.data import DataConfig
@@ -16,23 +17,12 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import ConfigError, DataError
 
+TABLES = tables(__file__)
+
 Record = dict[str, Any]
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 3?"}]
 #: Records of other projects that all hold the same problem, and its dataset.
-SCHEMAS: dict[str, tuple[Record, str]] = {
-    "verl, DAPO": ({"data_source": "math_dapo", "prompt": CHAT, "ability": "MATH", "extra_info": {"index": 4},
-                    "reward_model": {"style": "rule", "ground_truth": "5"}}, "math_dapo"),
-    "TRL": ({"prompt": "What is 2 + 3?", "answer": "5"}, "custom"),
-    "TRL, chat": ({"prompt": CHAT, "solution": "$5$", "extra": None}, "custom"),
-    "TRL, completion": ({"prompt": CHAT, "completion": [{"role": "assistant", "content": "5"}]}, "custom"),
-    "plain": ({"prompt": "What is 2 + 3?", "ground_truth": 5}, "custom"),
-    "messages": ({"messages": [*CHAT, {"role": "assistant", "content": "5"}]}, "custom"),
-    "parts": ({"messages": [{"role": "user", "content": [{"type": "text", "text": "What is 2 + 3?"}]}],
-               "answer": "5"}, "custom"),
-    "ShareGPT": ({"conversations": [{"from": "human", "value": "What is 2 + 3?"}, {"from": "gpt", "value": "5"}]},
-                 "custom"),
-    "without a type": ({"question": "What is 2 + 3?", "answer": "5"}, "custom"),
-}  # fmt: skip
+SCHEMAS: dict[str, tuple[Record, str]] = TABLES["SCHEMAS"]
 MAPPED: Record = {"task": {"turns": [{"say": "What is 2 + 3?"}], "gold": 5}, "kind": "arithmetic", "type": "Sums"}
 
 

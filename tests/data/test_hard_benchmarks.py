@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from helpers.samples import put, write_lines
+from helpers.tables import tables
 
 from llm_as_judge.answers.metrics import scores
 from llm_as_judge.assembly.check import check_golds, prove_tests
@@ -27,36 +28,14 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.public_test import first_failure
 
-MATH500 = {
-    "problem": "What is $3^2 + \\frac12$?", "solution": "It is $\\boxed{\\frac{19}{2}}$.", "answer": "\\frac{19}{2}",
-    "subject": "Prealgebra", "level": 2, "unique_id": "test/prealgebra/9.json",
-}  # fmt: skip
-AIME24 = {
-    "id": 61, "problem": "Find the remainder of $1033$ modulo $1000$.", "solution": "It is $\\boxed{033}$.",
-    "answer": "033", "url": "https://example.org/2024_AIME_I", "year": "2024",
-}  # fmt: skip
-GPQA = {
-    "Record ID": "rec1", "High-level domain": "Physics", "Question": "Which particle has no charge?",
-    "Correct Answer": "the neutron\n", "Incorrect Answer 1": "the proton", "Incorrect Answer 2": "the electron",
-    "Incorrect Answer 3": "the muon",
-}  # fmt: skip
-PRO = {
-    "question_id": 70, "question": "Which number is prime?", "answer": "I", "answer_index": 8, "category": "math",
-    "options": ["4", "6", "8", "9", "10", "12", "14", "15", "17", "N/A"], "src": "own", "cot_content": "",
-}  # fmt: skip
+TABLES = tables(__file__)
+
+MATH500 = TABLES["MATH500"]
+AIME24 = TABLES["AIME24"]
+GPQA = TABLES["GPQA"]
+PRO = TABLES["PRO"]
 #: A suite in the form of EvalPlus: inputs, results, and a comparison that knows floats.
-SUITE = """
-import numpy as np
-
-def assertion(out, exp, atol):
-    if out != exp and (atol or isinstance(exp, float) or isinstance(exp, np.ndarray) and exp.dtype == np.float64):
-        assert type(out) == type(exp)
-        assert np.allclose(out, exp, rtol=1e-07, atol=atol or 1e-6)
-    else:
-        assert out == exp
-
-inputs, results = [[[1.0, 3.0]], [[0.1, 0.2]], [[-5]]], [2.0, 0.15, -5]
-"""
+SUITE = TABLES["SUITE"]
 LOOP = "for inp, exp in zip(inputs, results):\n    assertion({}(*inp), exp, 0)\n"
 HUMANEVAL_PLUS = {
     "task_id": "HumanEval/163", "entry_point": "middle", "canonical_solution": "    return sum(xs) / len(xs)\n",
@@ -179,12 +158,7 @@ async def test_programs_are_judged_by_all_their_pairs_and_only_public_ones_are_s
 
 
 async def test_outputs_are_compared_as_the_official_scorers_do() -> None:
-    for wanted, said, by_apps, by_lcb in (
-        ("1 2\n3\n", " 1 2 \n3", True, True), ("1\n2", "1 2", False, False), ("a b", "a  b", True, False),
-        ("1\n2", "1\n\n2", True, False), ("0.5", "0.50", True, True), ("0.5", "0.500001", True, False),
-        ("100000", "100001", True, False), ("0.5", "0.51", False, False), ("yes 1.0", "yes 1", True, False),
-        ("Yes", "yes", False, False), ("1 2", "2 1", False, False), ("1", "1 1", False, False), ("1", "", False, False),
-    ):  # fmt: skip
+    for wanted, said, by_apps, by_lcb in TABLES["outputs"]:
         program = f"input()\nprint({said!r})"
         assert await passes(apps(["x"], [wanted]), program) == [by_apps], (wanted, said)
         assert await passes(livecodebench([("x", wanted)], public=0), program) == [by_lcb], (wanted, said)

@@ -13,6 +13,7 @@ from helpers.any_json import any_json
 from helpers.cli import CommandLine
 from helpers.finished import as_options
 from helpers.samples import write_lines
+from helpers.tables import tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,10 +22,9 @@ from llm_as_judge.data.problems import measured_problems, read_problems
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import DOMAINS, Problem
 
-MATHS = {"problem": "1 + 1?", "answer": "2", "type": "math"}
-CODE = {"problem": "Add.", "type": "code", "entry_point": "add", "tests": ["assert add(1, 2) == 3"]}
+TABLES = tables(__file__)
+MATHS, CODE = TABLES["MATHS"], TABLES["CODE"]
 CHECK = "def check(candidate):\n    "
-UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(add(1, 2), 3)"
 
 
 def written(folder: Path, *records: Any, name: str = "own.jsonl") -> Path:
@@ -73,43 +73,7 @@ def test_records_other_spellings_and_good_tests_of_every_kind_are_accepted(tmp_p
 
 
 def test_every_bad_record_of_every_file_is_reported_with_line_and_reason(tmp_path: Path) -> None:
-    code = {"entry_point": None}
-    cases: list[tuple[Any, str]] = [
-        ({"problem": "?", "difficulty": "1"}, "data.fields={problem: problem, answer: difficulty}"),
-        ({**MATHS, "type": "maths"}, "got 'maths'"),
-        ({**MATHS, "unanswerable": True}, "give either an 'answer'"),
-        ({**MATHS, "answer": " "}, "empty"),
-        ({**MATHS, "answer": {"a": 1}}, "text, a number"),
-        ({**MATHS, "answer": [1, float("-inf")]}, "must be a finite number"),
-        ({**MATHS, "answer": float("nan")}, "must be a finite number"),
-        ({**MATHS, "problem": " "}, "non-empty"),
-        ({"foo": 1}, "'foo'"),
-        ([1], "must be an object, got list"),
-        ({"question": "?", "answer": "#### "}, "#### N"),
-        ({"question": "?", "choices": ["a"], "answer": 0}, "4 choices"),
-        ({"question": "?", "context": "c", "answers": [], "is_impossible": False}, "0 answers"),
-        ({"problem": "?", "solution": "no box"}, "boxed"),
-        ({"prompt": "def f(): ...", "entry_point": "g", "test": "t", "task_id": "1"}, "'g'"),
-        ({"task_id": "1", "prompt": "def f(x): ...", "entry_point": "f", "test": CHECK + "pass"}, "'f' never use it"),
-        ({"text": "t", "test_list": ["assert 1 == 1"], "task_id": 1}, "no function"),
-        ({**CODE, "tests": ["assert 1 + 2 == 3"]}, "'tests': the tests of 'add' never use it"),
-        ({**CODE, "tests": CHECK + "assert add_all(1) == 1"}, "'tests': the tests of 'add' never use it"),
-        ({**CODE, "tests": "def check():\n    assert add(1, 2) == 3"}, "check must take the function to test"),
-        ({**CODE, "tests": ["assert add(1, 2) =="]}, "'tests' is not Python in line 1"),
-        ({**CODE, "tests": ["assert add('\0', 2) == 3"]}, "'tests' is not Python"),
-        ({**CODE, "tests": ["assert add(" + "(" * 5000]}, "'tests' is not Python"),
-        ({**CODE, "tests": "def test_add():\n    assert add(1, 2) == 3"}, "write the tests as asserts"),
-        ({**CODE, "tests": UNITTEST}, "line 3 of the tests: nothing calls test_a"),
-        ({**CODE, "tests": []}, "a code problem needs 'tests'"),
-        ({**CODE, "prelude": "import ("}, "'prelude' is not Python"),
-        ({**CODE, "public_tests": ["assert add(1, 2) == 3; assert add(1, 1) == 2"]}, "single asserts on add"),
-        ({**CODE, "public_tests": ["print(add(1, 2))"]}, "single asserts on add"),
-        ({**CODE, "public_tests": [">>> add(1, 2)"]}, "'public_tests' is not Python"),
-        ({**CODE, "entry_point": "add two"}, "'entry_point' must be the name of a function, got 'add two'"),
-        ({**CODE, **code, "tests": CHECK + "assert candidate(1, 2) == 3"}, "'entry_point'"),
-        ({**CODE, **code, "tests": ["assert add(1, inc(1)) == 3"]}, "the tests call add and inc"),
-        ({**CODE, **code, "tests": ["assert len([1]) == 1"]}, "call no function of the solution"),
-    ]
+    cases = [*TABLES["bad records"], [{**CODE, "tests": ["assert add(" + "(" * 5000]}, "'tests' is not Python"]]
     wrong = []
     for record, reason in cases:
         path = written(tmp_path, MATHS, record)

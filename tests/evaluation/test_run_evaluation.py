@@ -20,6 +20,7 @@ import pytest
 from helpers.cli import SINGLE_CALL, CommandLine, Said
 from helpers.knowing import knowing
 from helpers.rollouts import Bench, problem
+from helpers.tables import tables
 
 from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.services import open_services
@@ -32,6 +33,8 @@ from llm_as_judge.files import write_json
 from llm_as_judge.llm.client import Usage
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Verdict
+
+TABLES = tables(__file__)
 
 
 @dataclass
@@ -186,10 +189,12 @@ def test_nothing_scored_is_null_and_status_1(world: World, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_a_graph_folder_is_evaluated(monkeypatch: pytest.MonkeyPatch, here: Path, root: Path, cli: CommandLine) -> None:
+def test_a_graph_folder_is_evaluated(
+    monkeypatch: pytest.MonkeyPatch, here: Path, graphs: Path, cli: CommandLine
+) -> None:
     """With the embedded executor, and without a policy."""
     monkeypatch.setattr("llm_as_judge.assembly.policy.load_author", None)
-    shutil.copytree(root / "tests/workflow/graphs/folders/metagpt_gsm8k", "round_3")
+    shutil.copytree(graphs / "folders/metagpt_gsm8k", "round_3")
     Path("one.jsonl").write_text('{"problem": "What is 2 + 2?", "answer": "4", "type": "math"}\n')
     command = ["evaluate", "--workflow", "round_3", "--data", "one.jsonl"]
     cli(*command)
@@ -277,13 +282,7 @@ async def test_no_judge_is_asked_where_rules_decide_alone(here: Path) -> None:
             assert [(v.correct, v.tier, v.scores["strict-match"]) for v in said] == [(True, "metric", 0.0)] * 2
 
 
-NAMED = {
-    "gsm8k_test.jsonl": {"question": "What is 2 + 2?", "answer": "It is 4.\n#### 4"},
-    "math_test.jsonl": {
-        "problem": "What is 3 + 3?", "solution": "It is $\\boxed{6}$.", "level": "1", "type": "Algebra",
-    },
-    "own.jsonl": {"problem": "What is 4 + 4?", "answer": "8", "type": "math", "dataset": "own"},
-}  # fmt: skip
+NAMED = TABLES["NAMED"]
 
 
 def test_named_sets_and_whole_folders_are_rows(here: Path, cli: CommandLine) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from helpers.rollouts import Bench, problem
+from helpers.tables import tables
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
@@ -18,6 +19,8 @@ from llm_as_judge.sandbox.results import CodeResult
 from llm_as_judge.types import Exchange, Execution, OperatorCall, Question, Reference
 from llm_as_judge.workflow.run import WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
+
+TABLES = tables(__file__)
 
 
 @dataclass
@@ -40,14 +43,7 @@ def voters(answers: str) -> tuple[Drafting, RolloutParts]:
 
 async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_path: Path) -> None:
     wrong = []
-    for dataset, answers, gold, correct in (
-        ("gsm8k", "It is 5.|12 apples|So the answer is 12.", "12", True),
-        ("gsm8k", "It is 5.|5 apples|So the answer is 12.", "12", False),
-        ("gsm8k", "12|5|7", "12", True),  # all differ: the first
-        ("hotpotqa", "Rome|the Paris.|Paris", "Paris", True),
-        ("mmlu", "(B)|The answer is C.|C", "C", True),
-        ("own", "1/2|$1/2$|3", "1/2", True),
-    ):
+    for dataset, answers, gold, correct in TABLES["votes"]:
         bench, parts = voters(answers)
         domain = "qa" if dataset in ("hotpotqa", "mmlu") else "math"
         of = problem(f"{dataset}", domain, dataset, Reference((gold,)))

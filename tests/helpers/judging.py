@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.types import Domain, Exchange, Problem, Question, Reference
+from llm_as_judge.types import Domain, Exchange, Problem, Question, Reference, Verdict
 
 TRUE = "<analysis>a</analysis><true_false>True</true_false>"
 FALSE = "<analysis>a</analysis><true_false>False</true_false>"
@@ -21,6 +21,16 @@ def asked(**changed: Any) -> JudgeConfig:
 def problem(*answers: str, domain: Domain = "math", dataset: str = "", unanswerable: bool = False) -> Problem:
     question = Question("p", "How many?", domain, dataset=dataset)
     return Problem(question, Reference(answers, unanswerable=unanswerable))
+
+
+@dataclass
+class Always:
+    """A judge with one verdict on everything."""
+
+    correct: bool | None
+
+    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+        return Verdict(self.correct, "llm", "no word")
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
+from llm_as_judge import types
 from llm_as_judge.config.schema import ModelConfig, TrainingConfig
 from llm_as_judge.events import Event, StepReport
 from llm_as_judge.policy.local import LocalEngine
@@ -21,18 +22,6 @@ from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.rl.update import Updater
 from llm_as_judge.runlog import plain
-from llm_as_judge.types import (
-    Completion,
-    Execution,
-    Group,
-    Problem,
-    Prompt,
-    Question,
-    Reference,
-    Reward,
-    Rollout,
-    Verdict,
-)
 from llm_as_judge.workflow.shapes import Example
 
 VOCABULARY = 24
@@ -99,7 +88,7 @@ def tiny_policy(
 
 def logprobs_of(
     policy: Policy,
-    completions: Sequence[Completion],
+    completions: Sequence[types.Completion],
     sampling: Sampling = PLAIN,
     *,
     reference: bool = False,
@@ -114,7 +103,7 @@ def logprobs_of(
 
 def random_completions(
     prompts: int = 3, group: int = 3, vocabulary: int = VOCABULARY, seed: int = 0
-) -> list[Completion]:
+) -> list[types.Completion]:
     """Prompts of different lengths with a common beginning, and completions of different lengths."""
     draw = random.Random(seed)
 
@@ -127,7 +116,7 @@ def random_completions(
         prompt = system + ids(draw.randint(1, 8))
         for _ in range(group):
             tokens = ids(draw.randint(1, 12))
-            found.append(Completion("", prompt, tokens, tuple(-1.0 for _ in tokens), "stop"))
+            found.append(types.Completion("", prompt, tokens, tuple(-1.0 for _ in tokens), "stop"))
     return found
 
 
@@ -142,20 +131,20 @@ def greedy(base: Any, prompt: Sequence[int], count: int) -> list[int]:
     return ids[len(prompt) :]
 
 
-def prompt(question: Question, examples: Sequence[Example] = ()) -> Prompt:
-    return Prompt("4 5 6 7 8", " ".join([question.text, *(example.workflow for example in examples)]))
+def prompt(question: types.Question, examples: Sequence[Example] = ()) -> types.Prompt:
+    return types.Prompt("4 5 6 7 8", " ".join([question.text, *(example.workflow for example in examples)]))
 
 
-def problem(number: int, text: str | None = None) -> Problem:
-    question = Question(f"p{number}", text or f"{4 + number % 5} 9 {5 + number % 7}", ("math", "qa")[number % 2])
-    return Problem(question, Reference((LUCKY,)))
+def problem(number: int, text: str | None = None) -> types.Problem:
+    question = types.Question(f"p{number}", text or f"{4 + number % 5} 9 {5 + number % 7}", ("math", "qa")[number % 2])
+    return types.Problem(question, types.Reference((LUCKY,)))
 
 
 class CountingSampler:
     def __init__(self) -> None:
         self.position = 0
 
-    def sample(self, n: int) -> list[Problem]:
+    def sample(self, n: int) -> list[types.Problem]:
         start, self.position = self.position, self.position + n
         return [problem(i) for i in range(start, start + n)]
 
@@ -170,10 +159,10 @@ class ListBuffer:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def update(self, groups: Sequence[Group], step: int) -> None:
+    def update(self, groups: Sequence[types.Group], step: int) -> None:
         self.texts += [r.completion.text for g in groups for r in g.rollouts if r.verdict.correct]
 
-    def examples(self, question: Question) -> list[Example]:
+    def examples(self, question: types.Question) -> list[Example]:
         return []
 
     def save(self) -> None: ...
@@ -188,23 +177,23 @@ class ListBuffer:
 class EchoRunner:
     """Answers with the workflow's text."""
 
-    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
-        return Execution("finished", source)
+    async def run(self, source: str, question: types.Question, seed: int | None = None) -> types.Execution:
+        return types.Execution("finished", source)
 
 
 class LuckyJudge:
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(LUCKY in (answer or "").split(), "rules")
+    async def verdict(self, problem: types.Problem, answer: str | None, cut_off: bool = False) -> types.Verdict:
+        return types.Verdict(LUCKY in (answer or "").split(), "rules")
 
 
 @dataclass
 class Runs(EchoRunner):
     """Does what ``instead`` returns or raises for the number of runs before, if it is not None."""
 
-    instead: Callable[[int], Execution | None]
+    instead: Callable[[int], types.Execution | None]
     calls: int = 0
 
-    async def run(self, source: str, question: Question, seed: int | None = None) -> Execution:
+    async def run(self, source: str, question: types.Question, seed: int | None = None) -> types.Execution:
         self.calls += 1
         return self.instead(self.calls - 1) or await super().run(source, question)
 
@@ -213,20 +202,20 @@ class Runs(EchoRunner):
 class Judges(LuckyJudge):
     """The same for verdicts, by the number of verdicts before and the problem's number."""
 
-    instead: Callable[[int, int], Verdict | None]
+    instead: Callable[[int, int], types.Verdict | None]
     calls: int = 0
 
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
+    async def verdict(self, problem: types.Problem, answer: str | None, cut_off: bool = False) -> types.Verdict:
         self.calls += 1
         number = int(problem.question.id.removeprefix("p"))
         return self.instead(self.calls - 1, number) or await super().verdict(problem, answer)
 
 
-def ten_or_minus_five(rollout: Rollout) -> Reward:
+def ten_or_minus_five(rollout: types.Rollout) -> types.Reward:
     if rollout.verdict.correct is None:
-        return Reward(None)
+        return types.Reward(None)
     total = 10.0 if rollout.verdict.correct else -5.0
-    return Reward(total - len(rollout.attempts), {"correctness": total})
+    return types.Reward(total - len(rollout.attempts), {"correctness": total})
 
 
 @dataclass

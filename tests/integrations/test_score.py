@@ -26,16 +26,22 @@ def text(plan: str) -> str:
     return workflow(SHAPES[plan], "math")
 
 
-async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads) -> None:
+async def test_right_wrong_invalid_and_unscored_as_in_training(executor: Knowing, config: Loads) -> None:
     settings = config()
     (row,) = training_rows(settings, 1)
-    executor.tell(problem_of(row))
+    executor.tell(problem := problem_of(row))
+    async with open_services(settings) as services:
+        completion = Completion(text("program"), (), (), (), "stop")
+        (group,) = await collect([problem], [[completion]], services.training)
     with closing(Scorer(settings)) as scorer:
         right, wrong, invalid, cut = await asyncio.gather(
             scorer.score(row, text("program")), scorer.score(row, text("direct")), scorer.score(row, "import os"),
             scorer.score(row, text("program"), finish_reason="length"),
         )  # fmt: skip
         assert right.verdict.correct is True and right.valid and right.execution.tokens == 30
+        for rollout in (right, await scorer.score(to_record(problem), text("program"))):
+            assert (rollout.reward, rollout.verdict) == (group.rollouts[0].reward, group.rollouts[0].verdict)
+            assert rollout.execution.answer == group.rollouts[0].execution.answer
         assert set(right.reward.terms) == {"correctness", "efficiency", "simplicity", "format", "repetition"}
         assert right.reward.total is not None and right.reward.total > 8
         assert wrong.verdict.correct is False and cut.trouble == "truncated"
@@ -48,19 +54,6 @@ async def test_right_wrong_invalid_and_unscored(executor: Knowing, config: Loads
         assert fault.reward.total is None and fault.verdict.correct is None and "500" in fault.trouble
         executor.down = False
         assert (await scorer.score(row, text("program"))).reward == right.reward
-
-
-async def test_the_score_equals_that_of_training(executor: Knowing, config: Loads) -> None:
-    settings = config()
-    problem = open_problems(settings).sampler.sample(1)[0]
-    executor.tell(problem)
-    async with open_services(settings) as services:
-        completion = Completion(text("program"), (), (), (), "stop")
-        ((own,),) = [group.rollouts for group in await collect([problem], [[completion]], services.training)]
-    with closing(Scorer(settings)) as scorer:
-        scored = await scorer.score(to_record(problem), text("program"))
-        assert (scored.reward, scored.verdict) == (own.reward, own.verdict)
-        assert scored.execution.answer == own.execution.answer and scored.execution.tokens == own.execution.tokens
 
 
 def test_any_thread_may_score_in_one_service(executor: Knowing, config: Loads, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,22 +5,18 @@ from pathlib import Path
 
 import pytest
 from helpers.cli import CommandLine
+from helpers.judging import Always
 from helpers.misbehaving import Misbehaving
+from helpers.tables import tables
 from helpers.web import serving
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, count, read_pairs
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
-from llm_as_judge.types import Problem, Verdict
 
-LINES = [
-    {"gold": "12", "candidate": "12.0", "equivalent": True},
-    {"gold": "12", "candidate": "13", "equivalent": False},
-    {"gold": r"so \boxed{\frac12}", "candidate": "0.5", "equivalent": True},
-    {"gold": "", "candidate": "no answer", "equivalent": True, "domain": "qa"},
-    {"gold": ["Paris", "Paris, France"], "candidate": "paris", "equivalent": True, "domain": "qa"},
-    {"gold": "a dozen eggs", "candidate": "twelve eggs", "equivalent": True},
-]
+TABLES = tables(__file__)
+
+LINES = TABLES["LINES"]
 
 
 @pytest.fixture
@@ -28,14 +24,6 @@ def pairs_file(tmp_path: Path) -> Path:
     path = tmp_path / "pairs.jsonl"
     path.write_text("\n".join(map(json.dumps, LINES)) + "\n", encoding="utf-8")
     return path
-
-
-class Always:
-    def __init__(self, correct: bool | None) -> None:
-        self.correct = correct
-
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(self.correct, "llm", "no word")
 
 
 def test_kappa_is_cohens() -> None:
@@ -61,13 +49,7 @@ async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many
 
 def test_the_wrong_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "pairs.jsonl"
-    for line, message in (
-        ("{", "pairs.jsonl:1: no labelled pair"),
-        ('{"gold": "1"}', "candidate"),
-        ('{"gold": "1", "candidate": "1", "equivalent": "yes"}', "Expected `bool`, got `str` - at `.*equivalent`"),
-        ('{"gold": "1", "candidate": "1", "equivalent": true, "domain": "code"}', "'code' - at `.*domain`"),
-        ("", "no pairs"),
-    ):
+    for line, message in TABLES["wrong lines"]:
         path.write_text(line, encoding="utf-8")
         with pytest.raises(DataError, match=message):
             read_pairs(path)

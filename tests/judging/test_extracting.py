@@ -1,9 +1,11 @@
 """Extract, then compare: what the judge may see of a reply, and what the host decides around it."""
 
+from itertools import product
 from typing import Any
 
 import pytest
 from helpers.judging import FALSE, TRUE, ScriptedModel, asked, problem
+from helpers.tables import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +17,8 @@ from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.judging.prompts import DECOY
 from llm_as_judge.types import Exchange, Verdict
+
+TABLES = tables(__file__)
 
 OWL = "Which animal is on the old coin of Athens?"
 SEEDS = "Lena plants 16 seeds and then 21 more. How many seeds does Lena plant?"
@@ -77,15 +81,7 @@ async def test_an_acceptance_is_not_believed_if_the_judge_is_down_when_it_is_che
 
 @pytest.mark.parametrize(
     ("candidate", "copy", "correct"),
-    [
-        ("She ends up with 37 of them in the ground", "37", True), ("thirty-seven of them, I would say", "37", True),
-        ("She ends up with 38 of them in the ground", "38", False), ("38, although a few people say 37", "38", False),
-        ("between 30 and 40 seeds in the ground", "between 30 and 40", False),
-        ("She ends up with 38 of them in the ground", "37", False),
-        ("the owl's own number", "the owl's own number", False),
-        ("It comes to -37 in the end", "37", False), ("30 35 37 40", "30 35 37 40", False), (SEEDS, SEEDS, False),
-        ("No answer is given here", "NONE", False), ("Everything is as it should be: True", "True", False),
-    ],
+    TABLES["numbers"],
 )  # fmt: skip
 async def test_numbers_are_compared_by_the_host(candidate: str, copy: str, correct: bool) -> None:
     model = Gullible({candidate[:20]: copy}, believes=("",))
@@ -147,35 +143,11 @@ async def test_the_embedded_judge_keeps_its_prompt_and_is_not_shown_other_number
 
 
 def test_a_copy_is_whole_words_or_numbers_of_the_reply() -> None:
-    inside = [
-        ("Paris", "It is **Paris**, of course."), (r"\frac{1}{2}", r"So \boxed{\frac{1}{2}}"), ("42", "答案是42。"),
-        ("forty-two", "I get forty-two"), ("42", "I get forty-two"), ("x + 1", "hence $x + 1$"),
-        ("Curie Marie", "Marie Curie"),
-    ]  # fmt: skip
-    outside = [
-        ("5", "-5"), ("5", "It is 15"), ("3", "3.5"), ("3", "3/4"), ("2", "x^2"), ("10", "10-15"),
-        ("London", "It is Paris"),
-        ("", "Paris"), ("a " * 26, "a " * 40), ("art", "cartography"),
-    ]  # fmt: skip
-    assert not [(copy, reply) for copy, reply in inside if not is_part(copy, reply)]
-    assert not [(copy, reply) for copy, reply in outside if is_part(copy, reply)]
-    inside = [
-        ("1/2", r"so $\frac{1}{2}$ is left"), ("30%", "some 30 percent"), ("May 2, 1999", "on the 2nd of May, 1999"),
-        ("5-4", "they won 5 to 4"), ("-7", "it is minus seven"), ("x=1, y=2", "here x = 1 and y = 2."),
-        ("**Answer:** Oslo", "It's Oslo, yes"), ("<answer>Oslo</answer>", "It's Oslo, yes"),
-        ("```\nOslo\n```", "It's Oslo, yes"), ("The answer is Oslo", "It's Oslo, yes"), ("2. Oslo", "It's Oslo, yes"),
-        ('{"city": "Oslo"}', "It's Oslo, yes"), ("Voici :\nOslo", "It's Oslo, yes"), ("Thus: Oslo", "It's Oslo, yes"),
-    ]  # fmt: skip
-    assert not [(copy, reply) for copy, reply in inside if not is_part(read_copy(copy, reply), reply)]
-    outside = [("Not Oslo: Oslo", "Oslo"), ("5-4", "54"), ("1-1", "a 1 only"), ("7 8", "7.8 in all"), ("!!", "!!")]
-    assert not [(copy, reply) for copy, reply in outside if is_part(read_copy(copy, reply), reply)]
-    said = {
-        "NONE": "",
-        "**Paris**.": "Paris",
-        "Answer: Paris": "Paris",
-        "<think>a</think> Paris\nBecause": "Paris",
-        "": "",
-    }
+    for kind, inside in product(("as it is", "when read"), (True, False)):
+        for copy, reply in TABLES[f"{'inside' if inside else 'outside'} {kind}"]:
+            read = read_copy(copy, reply) if kind == "when read" else copy
+            assert is_part(read, reply) is inside, (kind, copy, reply)
+    said = TABLES["read copies"]
     assert {text: read_copy(text) for text in said} == said
 
 
@@ -188,21 +160,10 @@ def test_any_text_is_compared_without_an_error(copy: str, question: str, formula
 
 
 def test_numbers_are_the_references_another_or_left_open() -> None:
-    table = {
-        ("42", "42"): True, ("43", "42"): False, ("43 apples", "42"): False, ("42 apples", "42"): None,
-        ("500 cents", "5"): None, ("120 minutes", "2 hours"): True, ("Paris", "42"): False, ("Paris", "London"): None,
-        (r"\frac{1}{2}", "0.5"): True, ("three hundred", "300"): True, ("25%", "0.25"): True, ("10-15", "10"): False,
-        ("42", "10-15"): None, ("0", "0"): True, ("zero of them", "0"): None, ("", "5"): None,
-        ("858颗糖果", "858"): None, ("3.1", "3.10"): None,
-    }  # fmt: skip
-    assert {(said, gold): compare_typed(said, (gold,)) for said, gold in table} == table
+    wrong = [row for row in TABLES["typed"] if compare_typed(row[0], (row[1],)) is not row[2]]
+    assert not wrong
     assert compare_typed("43", ("42", "43")) is True and compare_typed("44", ("42", "forty-three")) is False
-    for said, gold, question in (
-        ("20 m/s", "20", "How fast is it in km/h?"),
-        ("0.75", "3/4", "On which day?"),
-        ("y = 4", "4", "What is y + z?"),
-        ("40000", r"4 \times 10^4", "Write it with a power of ten."),
-    ):
+    for said, gold, question in TABLES["left open"]:
         assert compare_typed(said, (gold,), question) is None, "the rules leave the same number open"
 
 

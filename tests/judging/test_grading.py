@@ -12,6 +12,7 @@ from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.grading import Grading, grading
 from helpers.run_logs import read_rollouts
 from helpers.samples import write_lines
+from helpers.tables import tables
 
 from llm_as_judge.assembly.services import open_judge, open_services
 from llm_as_judge.commands.compare import run_comparison
@@ -27,14 +28,9 @@ from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Verdict
 
-RUBRIC = """default:
-  complete: {question: "Is it complete?", weight: 0.75}
-  brief:
-    question: Is it brief?
-    weight: 0.25
-    scale: [0, 10]
-poems: {rhymes: {question: "Does it rhyme?"}}
-"""
+TABLES = tables(__file__)
+
+RUBRIC = TABLES["RUBRIC"]
 POEM = Problem(Question("p", "Write a poem.", "qa", "the context"), Reference())
 GSM8K = Problem(Question("p", "1 + 1?", "math", dataset="gsm8k"), Reference(("2",)))
 RUBRIC_FILE, RELATIVE = "judge.rubric=rubric.yaml", "judge.relative=true"
@@ -135,14 +131,7 @@ async def test_an_answer_cannot_speak_for_the_judge(served: Grading) -> None:
 
 
 def test_a_wrong_rubric_is_refused_with_line_and_cure(served: Grading) -> None:
-    for old, new, message in (
-        ("0.25", "0.5", r"rubric.yaml:1: default = .*: the weights must sum to 1, got 1.25\na criterion is NAME: {que"),
-        ("[0, 10]", "[10, 10]", r"rubric.yaml:1: .*: the scale of brief must be \[LOW, HIGH\] with LOW below HIGH"),
-        ("scale:", "scales:", r"rubric.yaml:3: default.brief.scales = \[0, 10\]: Extra"),
-        ('rhymes: {question: "Does it rhyme?"}', "", "rubric.yaml:7: poems = {}: the weights must sum to 1, got 0"),
-        ("default:", "usual:", "rubric.yaml: there is no section default"),
-        (RUBRIC, "default: good", "rubric.yaml:1: section default must contain 'name: value' lines, got 'good'"),
-    ):
+    for old, new, message in TABLES["wrong rubrics"]:
         Path("rubric.yaml").write_text(RUBRIC.replace(old, new), encoding="utf-8")
         with pytest.raises(ConfigError, match=message):
             read_rubric(Path("rubric.yaml"))
@@ -198,7 +187,7 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     served: Grading, here: Path, address: str, cli: CommandLine
 ) -> None:
     served.worth = lambda said: float(len(said))
-    small = run_settings(here, address, eval_every=0, eval_problems=2)
+    small = run_settings(here, address, eval_every=0, eval_problems=2, max_steps=1)
     own = as_options([*small, *settings(served, RELATIVE, *open_data("evaluation.baselines=single"))])
     cli("train", *own)
     logged = [((e.step, e.rollout.problem), e.rollout.verdict) for e in read_rollouts("logs/nano/grpo_mixed.jsonl")]
@@ -220,6 +209,7 @@ def test_training_ranks_groups_and_evaluations_count_wins(
     assert len(records) == 6 and {e.rollout.verdict.score for e in records} <= {0.5, None}, records
 
 
+@pytest.mark.slow
 def test_the_example_trains(
     served: Grading, here: Path, root: Path, address: str, cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,12 +264,8 @@ def test_calibration_shows_order_length_and_injection(served: Grading, cli: Comm
     command = ["judge", "calibrate", "pairs.jsonl"]
     result = cli.json(*command, *as_options(settings(served, RELATIVE)))
     rows = {row["kind"]: row for row in result["kinds"]}
-    assert (result["pairs"], result["agreement"], result["mode"], rows["plain"]["true_rejects"]) == (
-        1,
-        1.0,
-        "relative",
-        1,
-    )
+    assert (result["pairs"], result["agreement"], result["mode"]) == (1, 1.0, "relative")
+    assert rows["plain"]["true_rejects"] == 1
     assert {kind for kind, row in rows.items() if row["false_accepts"]} == {"verbosity", "claimed best"}
     served.fault = "first"
     cli(*command, *as_options(settings(served, RELATIVE)), status=1)

@@ -16,6 +16,7 @@ from helpers.finished import EMBEDDED, as_options, run_settings
 from helpers.knowing import Knowing, knowing
 from helpers.run_logs import read_rollouts
 from helpers.samples import write_lines
+from helpers.tables import tables
 
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.compare import run_comparison
@@ -31,42 +32,10 @@ from llm_as_judge.rewards.total import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 
+TABLES = tables(__file__)
+
 #: A task without a gold answer: longer answers are better, and "no idea" is what the executor of these tests says.
-FUNCTIONS = '''
-calls = []
-
-def length(prompts, completions, workflows, ground_truth, **kwargs):
-    """Score by length, up to 8 characters."""
-    calls.append(list(zip(prompts, completions, workflows, ground_truth)))
-    assert set(kwargs) == {"id", "domain", "dataset"}
-    return [min(len(answer), 8) / 8 for answer in completions]
-
-async def idea(completions, **kwargs):
-    return ["idea" in answer for answer in completions]
-
-def picky(completions, **kwargs):
-    if any("crash" in answer for answer in completions):
-        raise KeyError("no key")
-    return [None if "skip" in answer else True for answer in completions]
-
-def broken(completions):
-    return undefined
-
-def one(completions):
-    return [True]
-
-def high(completions):
-    return [7.5] * len(completions)
-
-seen = {}
-
-def flaky(prompts, completions, workflows, **kwargs):
-    """Fails for one answer in ten, whenever it is asked about it."""
-    numbers = [seen.setdefault(asked, len(seen)) for asked in zip(prompts, completions, workflows)]
-    if any(number % 10 == 3 for number in numbers):
-        raise RuntimeError("the tenth")
-    return [len(answer) % 2 == 0 for answer in completions]
-'''
+FUNCTIONS = TABLES["FUNCTIONS"]
 MATHS, OPEN = Reference(("4",)), Reference()
 
 

@@ -9,12 +9,15 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from helpers.tables import tables
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.llm.places import Places
+
+TABLES = tables(__file__)
 
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
@@ -159,13 +162,7 @@ async def test_a_prompt_that_alone_is_refused_changes_nothing_and_is_told_from_a
 
 
 async def test_a_reply_without_text_or_withheld_is_no_reply_except_the_models_own_silence() -> None:
-    for content, finish, usage, message, cause in (
-        (None, "stop", None, {}, "empty"), ("", "stop", None, {"reasoning_content": "7"}, "empty"),
-        ("\n", "stop", None, {}, "empty"), (None, "tool_calls", None, {}, "empty"),
-        (None, "content_filter", None, {}, "filter"), ("<true_false>True", "content_filter", None, {}, "filter"),
-        (None, "stop", None, {"refusal": "I cannot help."}, "filter"),
-        ("", "stop", {"prompt_tokens": 5, "completion_tokens": 1}, {}, None), ("", "length", None, {}, None),
-    ):  # fmt: skip
+    for content, finish, usage, message, cause in TABLES["without text"]:
         reply = completion(content, usage, **message)
         reply["choices"][0]["finish_reason"] = finish
         script = Script(reply)

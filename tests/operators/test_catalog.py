@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import astuple, fields
 
 import pytest
+from helpers.tables import tables
 from helpers.workflows import CODE
 from scripted import ARGUMENTS, Chat, Runner, build
 
@@ -15,19 +16,10 @@ from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.operators.prompts import FULL, SHORT, Prompts, prompts_of
 from llm_as_judge.operators.reading import chosen_letter, field, truth
 
+TABLES = tables(__file__)
+
 #: AFlow's call and keys of each operator.
-CONTRACT = {
-    "Custom": ("Custom(input, instruction)", {"response": "str"}),
-    "AnswerGenerate": ("AnswerGenerate(input)", {"thought": "str", "answer": "str"}),
-    "CustomCodeGenerate": ("CustomCodeGenerate(problem, entry_point, instruction)", {"response": "str"}),
-    "ScEnsemble": ("ScEnsemble(solutions, problem)", {"response": "str"}),
-    "MdEnsemble": ("MdEnsemble(solutions, problem)", {"solution": "str"}),
-    "Programmer": ("Programmer(problem, analysis='None')", {"code": "str", "output": "str"}),
-    "Test": ("Test(problem, solution, entry_point, test_loop=3)", {"result": "bool", "solution": "str"}),
-    "Format": ("Format(problem, solution)", {"response": "str"}),
-    "Review": ("Review(problem, solution)", {"review_result": "bool", "feedback": "str"}),
-    "Revise": ("Revise(problem, solution, feedback)", {"solution": "str"}),
-}
+CONTRACT = TABLES["CONTRACT"]
 MARK = "ZQX17"
 
 
@@ -81,31 +73,9 @@ async def prompts(name: str, style: Prompts) -> list[str]:
     return chat.prompts
 
 
-ANSWERS = {
-    "<thought>6*7</thought>\n<answer>\n**42**\n</answer>": "42", "<Answer>`42`</Answer>": "42",
-    "<answer>first</answer> wait <answer>42</answer>": "42",
-    "<answer>draft</answer> no: <answer>final\nline</answer>": "final\nline",
-    "<thought>x < 3</thought><answer>x < 3": "x < 3", "Let me see. 6*7 = 42.\n\nAnswer: 42": "42",
-    "**Thought:** six sevens\n\n**Answer:** 42": "42", "### Final Answer:\n42\n\nThat is it.": "42",
-    "- **Final answer**: Paris": "Paris", "The answer: Paris\nSince it is the capital.": "Paris",
-    "Answer: draft\nAnswer: 42": "42", "<answer>a**b**c</answer>": "a**b**c",
-    "<answer>*a* and *b*</answer>": "*a* and *b*",
-    "It is 42.": None, "The answer is 42": None, "No answer can be given": None, "": None,
-}  # fmt: skip
-VERDICTS = {
-    "True": True, "false.": False, "**False**": False, " TRUE\n": True, "True, the steps hold": True,
-    "False - it should be 42": False, "(True)": True, "True or False": None, "True if right": None,
-    "Truely": None, "It is true": None, "maybe": None, "": None, None: None,
-}  # fmt: skip
-LETTERS = {
-    "<thought>A or C</thought><solution_letter>B</solution_letter>": 1,
-    "<solution_letter>**b**</solution_letter>": 1, "<solution_letter>Option B: 42</solution_letter>": 1,
-    "<solution_letter>I choose B</solution_letter>": 1, "**Solution letter:** C": 2, "Answer: (B)": 1,
-    "<solution_letter>A.</solution_letter>": 0, "<solution_letter> B\n</solution_letter>": 1, "C: 43": 2,
-    "B": 1, "Option C.": 2, "<solution_letter>A or B</solution_letter>": None,
-    "<solution_letter>A better one is B</solution_letter>": None, "A better one is B than all": None,
-    "<solution_letter>E</solution_letter>": None, "none": None, "": None,
-}  # fmt: skip
+ANSWERS = TABLES["ANSWERS"]
+VERDICTS = TABLES["VERDICTS"]
+LETTERS = TABLES["LETTERS"]
 
 
 def test_answers_verdicts_letters_and_code_are_read() -> None:

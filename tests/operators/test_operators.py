@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from helpers.tables import tables
 from helpers.workflows import CODE, DOUBLE, SQUARE
 from scripted import ARGUMENTS, Chat, Ran, Runner, build
 
@@ -15,6 +16,8 @@ from llm_as_judge.errors import ProviderError
 from llm_as_judge.operators import catalog
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Exchange
+
+TABLES = tables(__file__)
 
 MALFORMED = (
     "", " \n ", "None", "null", "no tags at all", "<answer>", "<answer></answer>", "<thought>only this", "</solution>",
@@ -29,38 +32,9 @@ REVIEWED = "<feedback>Look again.</feedback><review_result>{}</review_result>"
 REVISED = {**SOLVED, "feedback": "Too small."}
 UNREAD = {"parse_ok": False}
 #: Operator, reply, arguments and a part of the result.
-CASES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
-    ("Custom", " 42 \n", {"input": "6*7", "instruction": ""}, {"response": "42", "parse_ok": True}),
-    (
-        "AnswerGenerate", "<thought>six sevens</thought>\n<answer> 42 </answer>", {"input": r"\frac{1}{2} {input}"},
-        {"thought": "six sevens", "answer": "42", "parse_ok": True},
-    ),
-    ("AnswerGenerate", " It is 42.\n", {"input": "x"}, {"answer": "It is 42.", "error": "no <answer> in the reply"}),
-    *(("CustomCodeGenerate", reply, GENERATED, {"response": SQUARE, "parse_ok": True})
-      for reply in (EXAMPLE, SQUARE, f"```py\n{SQUARE}", f"```\n{SQUARE}\n```", f"\n{SQUARE}\n\n")),
-    ("CustomCodeGenerate", "I cannot.", GENERATED, {"error": "no f in the reply", **UNREAD}),
-    *(("ScEnsemble", f"<solution_letter>{said}</solution_letter>", ARGUMENTS["ScEnsemble"],
-       {"response": "42", **UNREAD}) for said in ("", "Z", "42")),
-    ("MdEnsemble", "I cannot say.", ARGUMENTS["MdEnsemble"], {"solution": "42", "error": "no vote could be read"}),
-    *(("Programmer", f"```python\ndef solve():\n    return {value}\n```", {"problem": "6*7"}, {"output": output})
-      for value, output in (("6 * 7", "42"), ("0", "0"), ("False", "False"), ("''", ""), ("[1, 2]", "[1, 2]"))),
-    ("Format", " 42\n", SOLVED, {"response": "42", "parse_ok": True}),
-    *(("Review", REVIEWED.format(word), SOLVED, {"review_result": verdict, "feedback": "Look again.", "parse_ok": True})
-      for word, verdict in (("True", True), ("False", False), (" false\n", False), ("TRUE", True))),
-    *(("Review", reply, SOLVED, {"review_result": True, **UNREAD})  # unreadable: no objection
-      for reply in ("Looks right.", "<review_result>maybe</review_result>", "")),
-    ("Revise", "<solution>42</solution>", REVISED, {"solution": "42", "parse_ok": True}),
-    *(("Revise", reply, REVISED, {"solution": solution, **UNREAD})
-      for reply, solution in (("It is 42.", "It is 42."), ("", "41"), (" \n", "41"))),
-)  # fmt: skip
+CASES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = TABLES["CASES"]
 #: The same for a reply that was cut off: what is not closed does not count.
-CUT_OFF: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
-    *(("AnswerGenerate", text, {"input": "x"}, {"answer": "", **UNREAD})
-      for text in ("7 and 6 make 13", "<thought>6 * 7", "<thought>t</thought><answer>4")),
-    ("AnswerGenerate", "<answer>42</answer> and", {"input": "x"}, {"answer": "42"}),
-    ("Review", "<feedback>x</feedback><review_result>Fal", SOLVED, {"review_result": True, **UNREAD}),
-    ("Revise", "<solution>4", REVISED, {"solution": "41", **UNREAD}),
-)  # fmt: skip
+CUT_OFF: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = TABLES["CUT_OFF"]
 
 
 class Cut(Chat):

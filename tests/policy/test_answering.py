@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -217,15 +216,6 @@ async def test_a_failure_of_the_device_fails_its_requests_and_no_others(monkeypa
         with pytest.raises(ProviderError, match=r"out of memory; lower executor\.concurrency"):
             await client.chat("6 7 8 10")
         assert (await client.chat("6 7 8 11")).completion_tokens
-
-
-async def test_a_body_is_plain_json() -> None:
-    """What the server hands to ``parse`` is what a server of the protocol sends."""
-    seen, server = list[str](), LocalServer("policy", lambda: answerer(tiny_policy()), ROWS)
-    body = {"model": "policy", "messages": [{"role": "user", "content": "5"}], "temperature": 0, "max_tokens": 3}
-    await server.ask("/chat/completions", body, seen.append)
-    await server.aclose()
-    assert {"choices", "usage"} <= json.loads(seen[0]).keys()
 
 
 def test_rows_that_nothing_uses_do_not_grow() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.tables import tables
 from helpers.workflows import workflow
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,6 +22,8 @@ from llm_as_judge.evaluation.ablation import PARTS
 from llm_as_judge.rewards.custom import CustomRewards, load_rewards
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rewards.total import RewardFunction
+
+TABLES = tables(__file__)
 
 WEIGHTS = {"correctness": 0.65, "efficiency": 0.15, "simplicity": 0.10, "format": 0.05, "repetition": 0.05}
 WORKFLOW = workflow()
@@ -163,49 +166,7 @@ def test_any_earlier_attempt_lowers_the_total() -> None:
         RewardFunction(RewardConfig(repair_cost=2), repairs=4)
 
 
-SOURCE = """
-def brevity(prompts, completions, **columns):
-    assert columns["domain"] == ["math"] * len(prompts)
-    return [1.0 if len(text) < 5 else None for text in completions]
-
-async def right(prompts, completions, correct, **columns):
-    return [2.0 * bool(value) for value in correct]
-
-def short(completions):
-    return [float(len(text)) for text in completions]
-
-def keywords(completions, **kwargs):
-    assert set(kwargs) >= {"prompts", "completion_ids", "ground_truth", "domain", "answer", "correct"}
-    return [1.0] * len(completions)
-
-def truth(prompts, completions, ground_truth, answer=None):
-    return [float(a == truth) for a, truth in zip(answer, ground_truth)]
-
-def ids(*, completion_ids, scale=2.0):
-    return [scale * len(i) for i in completion_ids]
-
-def state(prompts, completions, trainer_state, solution):
-    return []
-
-def positional(completions, /):
-    return []
-
-def few(prompts, completions, **columns):
-    return [1.0]
-
-def text(prompts, completions, **columns):
-    return ["good"] * len(prompts)
-
-def leave(prompts, **columns):
-    raise SystemExit(0)
-
-def picky(completions, **columns):
-    if "bad" in completions:
-        raise ValueError("no bad words")
-    return [1] * len(completions)
-
-number = 3
-"""
+SOURCE = TABLES["SOURCE"]
 
 
 def rollout(text: str, total: float | None, correct: bool = True) -> types.Rollout:

@@ -5,12 +5,15 @@ from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
+from helpers.tables import tables
 from helpers.tiny import EchoRunner, LuckyJudge, problem, ten_or_minus_five
 from test_pipeline import Slow as Noting
 
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.rl.rollout import RolloutParts, collect, extract_code
 from llm_as_judge.types import Completion, Execution, Outcome, Problem, Question, Reward, Rollout, Verdict
+
+TABLES = tables(__file__)
 
 
 def completion(text: str) -> Completion:
@@ -24,15 +27,7 @@ async def collected(texts: list[str], **parts: Any) -> tuple[Rollout, ...]:
 
 
 def test_code_is_unwrapped_and_never_repaired() -> None:
-    cases = {
-        "class Workflow: pass": "class Workflow: pass", "Here it is:\n```python\nx = 1\n```\nDone.": "x = 1\n",
-        "```\nx = 1\n```": "x = 1\n", "``` Python3\r\nx = 1\n```\r\n": "x = 1\n",
-        "```py\nx = 1\n```\n```python\ny = 2\n```": "x = 1\n",
-        "<think>\n```python\nno\n```\n</think>\n```python\nyes\n```": "yes\n",
-        "<think>\nclass Workflow: no\n</think>\n\n```python\nclass Workflow: yes\n```": "class Workflow: yes\n",
-        "```python\nnever closed": "```python\nnever closed", "def f(:": "def f(:",
-        "s = '<eos>' + 1": "s = '<eos>' + 1", "": "",
-    }  # fmt: skip
+    cases = TABLES["replies"]
     assert {text: extract_code(text) for text in cases} == cases
     for text in ("b = 1\n```", "b = 1\n```\nThis adds.", "b = 1\n```\n```python\nno = 1\n```", "b = 1"):
         assert extract_code(text, "```python\na = 1\n").strip() == "a = 1\nb = 1", text

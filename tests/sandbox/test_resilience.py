@@ -16,11 +16,14 @@ from typing import Any, TypeVar
 
 import pytest
 from helpers.processes import processes, program, running
+from helpers.tables import tables
 from shared_box import in_sandbox
 
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.sandbox.host import Sandbox
+
+TABLES = tables(__file__)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 T = TypeVar("T")
@@ -163,18 +166,7 @@ def test_an_interrupted_event_loop_ends_while_code_runs() -> None:
     clean(work, wall_seconds=60, mode="standard")
 
 
-HELD = """
-import os
-def f():
-    held = []
-    for number in range(70_000):
-        try:
-            os.fstat(number)
-        except OSError:
-            continue
-        held.append(number)
-    return held
-"""
+HELD = TABLES["HELD"]
 
 
 @pytest.mark.parametrize("mode", ["standard", "full"])
@@ -245,19 +237,7 @@ async def _described(sandbox: Sandbox) -> Any:
 
 
 #: As many and as large calls as are taken, half a message of the largest size, and never an end.
-HEAVY = """
-import asyncio, os, struct, time
-class Workflow:
-    def __init__(self, *a): self.op = operator.Custom(None)
-    async def __call__(self, problem):
-        for n in range(24):
-            asyncio.create_task(self.op(input=[f"{i:0380d}" for i in range(360)]))
-        await asyncio.sleep(0)
-        os.set_blocking(3, True)
-        os.write(3, struct.pack("!I", 4_000_000))
-        for _ in range(39): os.write(3, b" " * 100_000)
-        time.sleep(99)
-"""
+HEAVY = TABLES["HEAVY"]
 
 SCRIPT = """
 import asyncio, json, os, sys

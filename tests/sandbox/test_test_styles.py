@@ -4,53 +4,24 @@ Tests of another style and tests that check nothing are refused. Changed argumen
 """
 
 import pytest
+from helpers.tables import tables
 from shared_box import SharedBox, shared_box
 
 from llm_as_judge.assembly.check import prove_tests
 from llm_as_judge.errors import DataError
 
-STYLES = {
-    "check": "def check(candidate):\n    assert candidate(2) == 4",
-    "check and asserts": "def check(candidate):\n    assert candidate(1) == 1\nassert f(2) == 4",
-    "function called by the tests": "def test_f():\n    assert f(2) == 4\nif __name__ == '__main__':\n    test_f()",
-    "main": "if __name__ == '__main__':\n    assert f(2) == 4",
-    "sys.exit": "import sys\ndef check(candidate):\n    assert candidate(2) == 4\nsys.exit(0)",
-    "helpers": "class Case:\n    def __init__(self, x): self.x = x\n    def holds(self):\n"
-    "        assert f(self.x) == self.x ** 2\ndef verify(function):\n    assert function(2) == 4\n"
-    "for check_all in (verify,): check_all(f)\nCase(2).holds()",
-    "helper of a helper": "def main():\n    verify(f)\ndef verify(function):\n    assert function(2) == 4\nmain()",
-}
+TABLES = tables(__file__)
+
+STYLES = TABLES["STYLES"]
 ASYNCHRONOUS = {
     "asyncio.run": "import asyncio\nasync def main():\n    assert f(2) == 4\nasyncio.run(main())",
     "async check": "async def check(candidate):\n    assert candidate(2) == 4\nassert f(1) == 1",
 }
-UNITTEST = "import unittest\nclass T(unittest.TestCase):\n    def test_a(self): self.assertEqual(f(3), 9)"
 #: Tests of another style after an assert that decides, and what the message names.
-REFUSED = {
-    UNITTEST: "line 4 of the tests: nothing calls test_a",
-    "try:\n    import pytest\nexcept ImportError: pass\ndef test_a(x=f(3)):\n    assert x == 9": "nothing calls test_a",
-    "def test_a():\n    assert f(3) == 9": "line 2 of the tests: nothing calls test_a",
-    "async def test_a():\n    assert f(3) == 9": "nothing calls test_a",
-    "def test_a():\n    if f(3) != 9: raise ValueError": "nothing calls test_a",
-    "def test_a(tmp_path):\n    assert f(2) == 4": "nothing calls test_a",
-    "class TestF:\n    def test_a(self):\n        assert f(3) == 9": "line 3 of the tests: nothing calls test_a",
-    "if True:\n    def test_a():\n        assert f(3) == 9": "nothing calls test_a",
-    "def main():\n    check_all(f)\ndef check_all(function):\n    assert function(2) == 4": "nothing calls main",
-}
+REFUSED = TABLES["REFUSED"]
 SORTS, SORTED, CLEARS = "def f(x): x.sort()", "def f(x): return sorted(x)", "def f(x): x.clear()"
 #: Tests that any function passes, the line of their first assert, and what the function does.
-VACUOUS = {
-    "assert (f(2) == 4, 'message')": (1, "returns None"),
-    "try:\n    assert f(2) == 4\nexcept AssertionError:\n    pass": (2, "returns None"),
-    "def test_a():\n    try:\n        assert f(2) == 4\n    except Exception:\n        print('failed')\ntest_a()": (
-        3,
-        "returns None",
-    ),
-    "try:\n    f(2)\n    assert False\nexcept Exception:\n    pass": (3, "returns None"),
-    "for x, y in []:\n    assert f(x) == y": (2, "returns None"),
-    "f(2)": (1, "returns None"),
-    "import contextlib\nwith contextlib.suppress(ZeroDivisionError):\n    assert f(2) == 4\n    1 / 0": (0, ""),
-}
+VACUOUS = TABLES["VACUOUS"]
 
 
 def refusal(box: SharedBox, tests: str) -> str:
@@ -129,14 +100,7 @@ def test_vacuous_tests_are_found_with_the_line(box: SharedBox) -> None:
 
 
 def test_work_in_place_is_judged_and_weak_unless_the_argument_must_stay(box: SharedBox) -> None:
-    ways = (
-        "f(x)\nassert x == [1, 2, 3]", "assert f(x) is None\nassert x == [1, 2, 3]",
-        "assert f(x) is None and x == [1, 2, 3]", "r = f(x)\nassert x == [1, 2, 3]\nassert r is None",
-        "assert (f(x), x) == (None, [1, 2, 3])", "f(x=x)\nassert x == [1, 2, 3]",
-        "f(x)\nassert x[0] == 1 and len(x) == 3", "f(x)\nassert all(a <= b for a, b in zip(x, x[1:]))",
-        "y = sorted(x)\nf(x)\nassert x == y", "def run(v): f(v)\nrun(x)\nassert x == [1, 2, 3]",
-        "def run(v): return f(v)\ng = lambda v: run(v)\ng(x)\nassert x == [1, 2, 3]",
-    )  # fmt: skip
+    ways = TABLES["in place"]
     tests = [f"x = [3, 1, 2]\n{way}" for way in ways]
     assert not box.others([(SORTS, each) for each in tests], passed=True, weak=True)
     wrong = [(solution, each) for solution in (SORTED, "def f(x): x.reverse()") for each in tests]

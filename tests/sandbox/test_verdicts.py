@@ -1,10 +1,14 @@
 """Verdicts: no forgery passes, right solutions do, tests that cannot be split are marked weak."""
 
+from pathlib import Path
+
 import pytest
-from forgeries import ENDS_EARLY, KNOWN, OWN
+from helpers.tables import tables
 from shared_box import SharedBox
 
 from llm_as_judge.errors import DataError
+
+TABLES = tables(__file__)
 
 CHECK = """
 def check(candidate):
@@ -15,21 +19,15 @@ def check(candidate):
 ASSERTS = "assert f(2) == 4\nassert f(3) == 9\nassert f(-5) == 25"
 SQUARE = "def f(x): return x * x"
 CLEARS = "def f(x):\n    x.clear()\n    return []"
-CATCH = "try:\n    f(1)\nexcept"
-FORGERIES = {**KNOWN, **ENDS_EARLY, **OWN}
+FORGED = tables(Path(__file__).with_name("forgeries"))
+FORGERIES = {**FORGED["KNOWN"], **FORGED["ENDS_EARLY"], **FORGED["OWN"]}
 
 
 def test_no_forgery_passes_and_no_expected_value_is_seen(box: SharedBox) -> None:
     named = [(name, solution, tests) for name, solution in FORGERIES.items() for tests in (CHECK, ASSERTS)]
     verdicts = zip(named, box.verdicts((solution, tests) for _, solution, tests in named), strict=True)
     assert not [case for case, v in verdicts if v.passed or v.weak or v.mode != "split" or v.outcome == "fault"]
-    seen = """
-import gc
-def f(x):
-    if any(isinstance(o, (str, bytes)) and "EXPEC" + "TED" in str(o) for o in gc.get_objects()): return "EXPEC" + "TED"
-    for o in gc.get_objects():
-        if isinstance(o, (dict, list)) and "EXPEC" + "TED" in repr(o)[:10**6]: return "EXPEC" + "TED"
-"""
+    seen = TABLES["looks for it"]
     assert not box.verdict(seen, "assert f(1) == 'EXPECTED'").passed
 
 
@@ -38,28 +36,15 @@ def test_only_known_forgeries_pass_when_tests_and_solution_share_a_process(box: 
     verdicts = dict(zip(FORGERIES, box.verdicts((s, shared) for s in FORGERIES.values()), strict=True))
     passed = {name for name, v in verdicts.items() if v.passed}
     assert {"always equal", "an int that is always equal", "a truthy comparison", "the nonce from the frames"} <= passed
-    assert not passed & ENDS_EARLY.keys()
+    assert not passed & FORGED["ENDS_EARLY"].keys()
     assert all(v.weak for v in verdicts.values())
 
 
-SPEAKS_ITSELF = """
-import json, os, time
-def frame(message):
-    body = json.dumps(message).encode()
-    return len(body).to_bytes(4, "big") + body
-os.write(3, frame({"ready": True}))
-os.write(3, frame({"value": [], "arguments": [[[]], {"x": []}]}) * 4)
-time.sleep(2)
-"""
+SPEAKS_ITSELF = TABLES["speaks itself"]
 
 
 def test_neither_changed_arguments_nor_an_error_of_the_solution_pass(box: SharedBox) -> None:
-    changed = (
-        "x = [3, 1, 2]\nassert f(x) == sorted(x)", "x = [3, 1, 2]\ny = f(x)\nassert y == sorted(x)",
-        "x = [3, 1, 2]\nassert f(x=x) == sorted(x)", "x = [3, 1, 2]\nif f(x) != sorted(x): raise AssertionError",
-        "def check(candidate):\n    for x in [[3, 1, 2]]:\n        assert candidate(x) == sorted(x)",
-        "def same(a, b): assert a == b\nx = [3, 1, 2]\nsame(f(x), sorted(x))",
-    )  # fmt: skip
+    changed = TABLES["changed arguments"]
     forged = [(solution, tests) for solution in (SPEAKS_ITSELF, CLEARS) for tests in changed]
     assert not box.others(forged, passed=False)
     assert not box.others([("def f(x): return sorted(x)", tests) for tests in changed], passed=True)
@@ -89,81 +74,24 @@ def test_right_solutions_pass_with_their_prelude_and_wrong_ones_fail(box: Shared
 
 
 def test_iterators_give_the_items_that_are_asked_for(box: SharedBox) -> None:
-    fibonacci = "def f():\n    a, b = 0, 1\n    while True:\n        yield a\n        a, b = b, a + b"
-    assert not box.others(
-        [
-            (fibonacci, "import itertools\nassert list(itertools.islice(f(), 8)) == [0, 1, 1, 2, 3, 5, 8, 13]"),
-            (fibonacci, "assert next(x for x in f() if x > 10**50) > 10**50"),
-            ("def f():\n    yield 6\n    yield 28\n    while True: pass",
-             "g = f()\nassert [next(g), next(g)] == [6, 28]"),
-            ("def f(n):\n    yield from range(n)", "assert sum(f(50_000)) == 1249975000"),
-            ("def f(n):\n    yield n\n    raise KeyError(n)",
-             "g = f(1)\nassert next(g) == 1\ntry: next(g)\nexcept KeyError: pass\nelse: assert 0"),
-            ("def f():\n    return {'a': iter([1, 2]), 'b': (x for x in 'xy')}",
-             "r = f()\nassert list(r['a']) == [1, 2] and list(r['b']) == ['x', 'y']"),
-            ("def f():\n    yield from ((n, [n]) for n in range(3))", "assert dict(f()) == {0: [0], 1: [1], 2: [2]}"),
-            ("def f(): return (x for x in [1])", "import types\nassert isinstance(f(), types.GeneratorType)"),
-        ],
-        passed=True,
-    )  # fmt: skip
+    assert not box.others(TABLES["iterators"], passed=True)
     solution = SPEAKS_ITSELF.replace('"value": []', '"value": {"t": "stream", "v": 0}, "items": []')
     found = box.verdict(solution, "assert list(f(1)) == []")
     assert (found.passed, found.outcome) == (False, "raised") and "invalid value" in found.error
 
 
 def test_a_value_is_the_same_on_both_sides_and_ordinary_tests_are_split(box: SharedBox) -> None:
-    values = [
-        "None", "True", "-7", "2**200", "1.5", "float('inf')", "1e-320", "'é\\n'", "b'x'", "bytearray(b'x')",
-        "1 + 2j", "[1, [2]]", "(1, (2,))", "{1, 2}", "frozenset([1])", "{'a': {1: (2,)}}", "{(1, 2): [3]}",
-        "range(3)", "int", "__import__('decimal').Decimal('1.10')",
-        "__import__('fractions').Fraction(1, 3)", "__import__('datetime').datetime(2026, 1, 2, 3)",
-        "__import__('datetime').date(2026, 1, 2)", "__import__('datetime').timedelta(1, 2, 3)",
-        "__import__('collections').deque([1, 2])", "{1: 2}.keys()", "{1: 2}.items()",
-    ]  # fmt: skip
+    values = TABLES["values"]
     tests = "v = {}\nassert f(v) == v\nassert isinstance(f(v), type(v))"
     pairs = [("def f(x): return x", tests.replace("{}", value, 1)) for value in values]
     assert not box.others(pairs, passed=True)
-    assert not box.others(
-        [
-            ("def f(x):\n    yield from range(x)", "assert list(f(3)) == [0, 1, 2]\nassert next(f(3)) == 0"),
-            ("import collections\ndef f(x): return collections.Counter(x)", "assert f('aab') == {'a': 2, 'b': 1}"),
-            ("import re\ndef f(x): return re.match('a', x)", "assert f('a')\nassert not f('b')"),
-            ("import collections\nP = collections.namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
-             "assert f() == (1, 2)"),
-            ("def f(x, *, y=1): return x + y", "assert f(1) == 2\nassert f(x=1, y=2) == 3"),
-            ("def f(x): raise OSError('no')", f"{CATCH} OSError as e:\n    assert str(e) == 'no'\nelse:\n    assert 0"),
-            ("class E(KeyError): pass\ndef f(x): raise E(1)", f"{CATCH} KeyError:\n    pass\nelse:\n    assert 0"),
-            ("n = 0\ndef f():\n    global n\n    n += 1\n    return n", "assert [f(), f(), f()] == [1, 2, 3]"),
-            ("def f(x): return x * x", "assert list(map(f, [1, 2])) == [1, 4]"),
-            ("def f(x): return x / 3", "import math\nassert math.isclose(f(1), 1 / 3)"),
-            ("def f(x): return x", "m = f('ab')\nassert m.count('a') == 1\nassert f('ab')[0].upper() == 'A'"),
-        ],
-        passed=True,
-    )  # fmt: skip
+    assert not box.others(TABLES["ordinary tests"], passed=True)
 
 
 def test_tests_that_cannot_be_split_are_judged_weakly_and_say_why(box: SharedBox) -> None:
-    solution = """class Node:
-    def __init__(s, v): s.v = v
-class R:
-    def __eq__(s, o): return True
-    def __call__(s, x): return 3
-    def __await__(s):
-        return 1
-        yield
-def f(x):
-    'doc'
-    return x if isinstance(x, list) else R()
-"""
-    output = "import io, contextlib\nwith contextlib.redirect_stdout(io.StringIO()) as o: f(1)\nassert o"
+    solution = TABLES["of two kinds"]
     wrong = []
-    for tests, obstacle in (
-        ("assert f(Node(1)) == 1", "Node of the solution"), ("assert f(lambda x: x) == 1", "cannot cross"),
-        ("x = []\nassert f(x) is x", "identities"), ("assert f(1)(2) == 3", "call what the function returns"),
-        ("assert f.__doc__", "the function itself"), ("m = f('ab')\nassert m.group() == 'a'", "look at .group"),
-        ("import asyncio\nasync def main(): assert await f(1) == 1\nasyncio.run(main())", "asynchronous"),
-        (output, "redirect_stdout"), ("from solution import f\nassert f(1) == 1", "import the solution"),
-    ):  # fmt: skip
+    for tests, obstacle in TABLES["obstacles"]:
         found = box.verdict(solution, tests)
         if (found.mode, found.weak) != ("nonce", True) or obstacle not in found.obstacle:
             wrong.append((tests, found))

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import pytest
+from helpers.tables import tables
 from shared_box import SharedBox, in_sandbox, workflow
 
 from llm_as_judge.config.schema import WorkflowConfig
@@ -13,6 +14,8 @@ from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import BudgetExceeded, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
 from llm_as_judge.types import Execution, Question
+
+TABLES = tables(__file__)
 
 OPERATORS = {
     "Custom": OperatorParameters(("input", "instruction")),
@@ -102,15 +105,7 @@ def test_a_returned_value_becomes_the_answer_and_the_entry_point_is_given(run: R
 def test_misbehaviour_is_an_outcome(run: Run) -> None:
     """That of any code is in test_code_runs, that of messages in test_rpc_abuse."""
     wrong = []
-    for body, outcome, error in (
-        ("await asyncio.sleep(100)", "timeout", "no result within"),
-        ("return 'x' * 10**7", "output_limit", "bytes"),
-        ("await self.custom(nonsense=object())", "raised", "TypeError"),
-        ("await self.custom('a', 'b', 'c')", "raised", "takes 2 positional arguments but 3 were given"),
-        ("operator.Nothing(self.llm)", "raised", "has no attribute 'Nothing'"),
-        ("await self.llm('hello')", "raised", "use an operator"),
-        ("return undefined", "raised", "NameError: name 'undefined' is not defined (line 8)"),
-    ):
+    for body, outcome, error in TABLES["misbehaviour"]:
         limits = {"cpu_seconds": 1, "wall_seconds": 1.5} if outcome == "timeout" else {}
         result = run(workflow(body), **limits)
         if result.outcome != outcome or error not in result.error:

@@ -1,6 +1,9 @@
 """Lint has no error for what can run; mistakes by number are in ``test_contract.py``."""
 
+from helpers.tables import tables
 from helpers.workflows import linted, workflow
+
+TABLES = tables(__file__)
 
 USED = "Custom AnswerGenerate ScEnsemble Programmer Review Revise Test CustomCodeGenerate"
 NAMES = "custom answer ensemble programmer review revise test code"
@@ -14,27 +17,7 @@ SEED = workflow(
 )
 ASK = "r = await self.answer(input=problem)\n"
 CHOOSE = "s = await self.ensemble({}, problem)\nreturn s['response']"
-GOOD = {
-    "tasks": "import asyncio\ntasks = [asyncio.create_task(self.answer(input=problem)) for _ in range(3)]\n"
-    "done = []\nfor task in tasks:\n    done.append((await task)['answer'])\nreturn done[0]",
-    "calls in a list": "calls = []\nfor _ in range(3):\n    calls.append(self.answer(input=problem))\n"
-    "results = [await c for c in calls]\nreturn results[-1]['answer']",
-    "while counter": f"i = 0\nwhile i < 3:\n    {ASK}    i += 1\nreturn r['answer']",
-    "while true": f"tries = 0\nwhile True:\n    {ASK}    tries += 1\n    if r['answer'] or tries > 3:\n        break\n"
-    "return r['answer']",
-    "complementary returns": "ok = 'x' in problem\nif ok:\n    return 'a'\nif not ok:\n    return 'b'",
-    "same condition twice": f"long = len(problem) > 9\nif long:\n    {ASK}x = 1\nif long:\n    return r['answer']\n"
-    "return 'short'",
-    "flag": "found = False\nif 'x' in problem:\n    found, other = True, 1\n    x = 'a'\n"
-    "if found:\n    return x\nreturn 'b'",
-    "same name of two results": f"{ASK}if not r['answer']:\n    r = await self.custom(problem, '')\n"
-    "return r.get('answer') or r.get('response')",
-    "result completed in place": f"{ASK}length = r.setdefault('length', 2)\nfound = ['a']\nfound += r\n"
-    "return str(r['length'] + length) + found[0]",
-    "results taken out again": "rs = [await self.answer(input=problem)]\nrs.clear()\nrs.append(problem)\n"
-    + CHOOSE.format("rs"),
-    "result changed in place": f"{ASK}r['answer'] += '!'\nreturn r['answer']",
-}
+GOOD = TABLES["GOOD"]
 
 
 def test_correct_workflows_raise_no_alarm() -> None:

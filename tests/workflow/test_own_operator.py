@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.tables import tables
 from helpers.workflows import linted, workflow
 from running import Run, Script
 
@@ -14,57 +15,9 @@ from llm_as_judge.types import Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
 
-OPERATORS = '''
-class Translate:
-    """As a user would write it: annotations are types, no key but its own."""
+TABLES = tables(__file__)
 
-    NAME = "Translate"
-    RESULT = {"translation": str}
-    SUMMARY = "translates a text"
-
-    def __init__(self, tools, polite: bool = False):
-        self.tools = tools
-        self.polite = polite
-
-    async def __call__(self, text: str, languages: list[str], tone: str = "plain"):
-        if not languages:
-            raise ValueError("languages is empty")
-        prompt = f"Translate to {', '.join(languages)}, {tone}{', politely' if self.polite else ''}: {text}"
-        return {"translation": await self.tools.ask(self.NAME, prompt)}
-
-class Forgetful(Translate):
-    NAME = "Forgetful"
-    async def __call__(self, text: str): return {"text": text}
-
-class Custom(Translate):
-    NAME = "Custom"
-
-class Again(Translate):
-    pass
-
-class Nameless:
-    RESULT = {"a": str}
-
-class Keyless:
-    NAME, SUMMARY = "Keyless", "has no keys"
-
-class Silent:
-    NAME, RESULT = "Silent", {"a": str}
-
-class Blocking(Translate):
-    NAME = "Blocking"
-    def __call__(self, text): return {}
-
-class Anything(Translate):
-    NAME = "Anything"
-    async def __call__(self, *args, **kwargs): return {}
-
-class Bare(Translate):
-    NAME = "Bare"
-    def __init__(self): pass
-
-number = 3
-'''
+OPERATORS = TABLES["OPERATORS"]
 WORKFLOW = workflow(
     "result = await self.translate(problem, ['French'], tone='warm')\nreturn result['translation'], 0.0",
     init="self.translate = operator.Translate(self.llm, polite=True)",
@@ -121,18 +74,7 @@ def test_layer_one_documents_it_and_lint_knows_its_signature() -> None:
         assert code in [f.code for f in linted(WORKFLOW.replace(old, new), operators=operators)], new
 
 
-REFUSED = (
-    (["ops.py:Custom"], "there is an operator 'Custom' already; give it another NAME"),
-    (["ops.py:Translate", "ops.py:Again"], "there is an operator 'Translate' already; give it another NAME"),
-    (["ops.py:Translate", "ops.py:Translate"], "names 'ops.py:Translate' twice; delete one"),
-    (["ops.py:number"], "is not an operator: write a class"),
-    (["ops.py:Nameless"], "NAME must be the name workflows call it by, got None"),
-    (["ops.py:Keyless"], "RESULT must map the keys of its result to their types, got None"),
-    (["ops.py:Silent"], "SUMMARY must say in a few words what it does"),
-    (["ops.py:Blocking"], r"write async def __call__\(self, ...\)"), (["ops.py:Anything"], "with named parameters"),
-    (["ops.py:Bare"], r"write __init__\(self, tools, ...\)"), (["ops.py:Translation"], "did you mean 'Translate'"),
-    (["opps.py:Translate"], "there is no file"),
-)  # fmt: skip
+REFUSED = TABLES["REFUSED"]
 
 
 def test_what_is_not_an_operator_or_clashes_is_refused_with_the_cure() -> None:

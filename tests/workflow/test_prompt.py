@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers.tables import tables
 
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.errors import ConfigError
@@ -13,6 +14,8 @@ from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import TEXTS, Layer1, load_guidance
 from llm_as_judge.workflow.shapes import Example
+
+TABLES = tables(__file__)
 
 OPERATORS = list(catalog.OPERATORS)
 GUIDANCE: dict[Domain, str] = {"math": "Mind the units.", "code": "Mind empty lists.", "qa": "Quote the context."}
@@ -85,14 +88,7 @@ def test_an_instruction_is_found_by_operator_and_domain_and_wrong_files_refused(
     assert (enhance("AnswerGenerate", "math"), enhance("AnswerGenerate", "qa")) == ("Check each step.", "")
     for nothing in (None, empty):
         assert load_enhancer(WorkflowConfig(enhancer=nothing))("Custom", "math") == ""
-    for text, message in (
-        ("Magic:\n  math: x", "unknown operator 'Magic'"),
-        ("Custom:\n  maths: x", "Custom.maths: there is no such domain; there are math, code, qa"),
-        ("Custom:\n  math: 3", "Custom.math: Input should be a valid string"),
-        ("Custom: x", "Custom: Input should be a valid dictionary"),
-        ("- Custom", "Input should be a valid dictionary"),
-        ("a: [", "cannot be read"),
-    ):
+    for text, message in TABLES["wrong instructions"]:
         path.write_text(text, encoding="utf-8")
         with pytest.raises(ConfigError, match=message):
             load_enhancer(WorkflowConfig(enhancer=path))

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from helpers.tables import tables
 from helpers.workflows import CODE, QUESTION, SQUARE, linted, workflow
 from running import Run, Script
 
@@ -11,8 +12,7 @@ from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.source import WorkflowSource, read_workflow
 
-GRAPHS = Path(__file__).parent / "graphs"
-FOLDERS = GRAPHS / "folders"
+TABLES = tables(__file__)
 
 
 def graph(body: str, *, imports: str = "", prompt: str = "", **more: str) -> WorkflowSource:
@@ -26,9 +26,9 @@ def fatal(source: WorkflowSource) -> set[str]:
     return {f.code for f in linted(source.text, prompt=source.prompt) if f.fatal}
 
 
-def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run) -> None:
+def test_each_runs_unchanged_and_has_the_shape_of_its_calls(run: Run, graphs: Path) -> None:
     wrong = []
-    for path in [*FOLDERS.iterdir(), *GRAPHS.glob("*.py"), *GRAPHS.glob("styles/*.py")]:
+    for path in [*graphs.glob("folders/*"), *graphs.glob("*.py"), *graphs.glob("styles/*.py")]:
         source = read_workflow(path)
         is_code = "entry_point" in source.text
         execution = run(source.text, CODE if is_code else QUESTION, prompt=source.prompt)
@@ -46,12 +46,12 @@ def test_the_examples_have_no_findings() -> None:
     assert found and not any(found.values())
 
 
-def test_prompts_and_shorter_forms_reach_the_executor(run: Run) -> None:
-    llm, source = Script(), read_workflow(FOLDERS / "metagpt_gsm8k")
+def test_prompts_and_shorter_forms_reach_the_executor(run: Run, graphs: Path) -> None:
+    llm, source = Script(), read_workflow(graphs / "folders/metagpt_gsm8k")
     run(source.text, llm=llm, prompt=source.prompt)
     assert sum("Work in small steps. Set {braces} aside." in prompt for prompt in llm.prompts) == 3
     llm = Script("<answer>41</answer>", "<answer>42</answer>", "<solution_letter>B</solution_letter>")
-    source = read_workflow(FOLDERS / "drop_ensemble")
+    source = read_workflow(graphs / "folders/drop_ensemble")
     execution = run(source.text, llm=llm, prompt=source.prompt)
     assert QUESTION.text in llm.prompts[-1] and execution.answer == "42"
     assert execution.calls[-1].arguments == {"solutions": ["41", "42"], "problem": QUESTION.text}
@@ -81,73 +81,26 @@ def test_calls_results_and_costs_of_other_versions_work(run: Run) -> None:
     assert fatal(graph("r = await self.sc(solutions=['7'])\nreturn r['answer']", init=ENSEMBLE)) == {"W207"}
 
 
-IMPORT = "import workspace.X.workflows.round_1.prompt as prompt_custom"
-USE = "r = await self.custom(input=problem, instruction=prompt_custom.ASK)\nreturn r['response']"
-BROKEN = {
-    "no such prompt": ("W210", graph(USE, imports=IMPORT, prompt="OTHER = ''")),
-    "no such prompt by name": (
-        "W210",
-        graph("return ASK", imports="from workspace.X.workflows.round_1.prompt import ASK", prompt="OTHER = ''"),
-    ),
-    "a prompt.py that is not Python": ("W101", graph(USE, imports=IMPORT, prompt="ASK = '''\n")),
-    "an unknown helper": ("W109", graph("return problem", imports="from scripts.evaluator import Score")),
-    "an unknown module": ("W109", graph("return problem", imports="from scripts.memory import Store")),
-    "an unknown operator": ("W201", graph("return problem", imports="from scripts.operators import Solve")),
-    "an attribute of an operator": ("W202", graph("r = await self.custom.ask(problem)\nreturn r")),
-    "a string as a result": ("W207", graph("r = (await self.custom(problem, ''))['response']\nreturn r['response']")),
-    "the letters of a reply as results": (
-        "W207",
-        graph("r = await self.custom(problem, '')\nreturn ' '.join(x['answer'] for x in r['response'])"),
-    ),
-    "a class of their own": ("W303", graph("return problem", imports="class Flow(BaseWorkflow):\n    pass")),
-    "a file of their own": ("W303", graph("return problem", imports="HERE = __file__")),
-}
-
-
 def test_what_cannot_run_has_an_error_and_does_fail(run: Run) -> None:
     """Besides what ``test_contract.py`` forbids."""
     wrong = []
-    for name, (code, source) in BROKEN.items():
+    for name, ((code, given),) in ((name, row.items()) for name, row in TABLES["BROKEN"].items()):
+        source = graph(**given)
         failed = run(source.text, prompt=source.prompt, linted=False)
         if fatal(source) != {code} or failed.outcome != "raised":
             wrong.append((name, fatal(source), failed))
     assert not wrong
 
 
-RIGHT = {
-    "a format of what is not known": graph(
-        "return prompt_custom.ASK.format(*[1, 2])", imports=IMPORT, prompt="ASK = '{} {}'"
-    ),
-    "a prompt that a loop makes": graph(USE, imports=IMPORT, prompt="for ASK in 'ab':\n    pass"),
-    "prompts that are made": graph(USE, imports=IMPORT, prompt="def __getattr__(name):\n    return name"),
-    "prompts taken from elsewhere": graph(USE, imports=IMPORT, prompt="from string import *\nASK = digits"),
-    "a prompt that may be missing": graph(
-        "try:\n    ask = prompt_custom.ASK\nexcept AttributeError:\n    ask = ''\nreturn ask + problem", imports=IMPORT
-    ),
-    "a broken prompt.py that nothing imports": graph("return problem", prompt="ASK = '''\n"),
-    "statements outside the class": graph("return A(2)", imports="A = lambda b: str(b)\nC = [x for x in 'ab' if x]"),
-    "an import that may fail": graph(
-        "return f'{numpy}'", imports="try:\n    import numpy\nexcept ImportError:\n    numpy = None"
-    ),
-    "an operator's name": graph("return f'{self.custom.name} {problem}'"),
-}
-
-
 def test_what_can_run_has_no_error_and_nothing_else_can_be_imported(run: Run) -> None:
-    runs = {name: run(source.text, prompt=source.prompt) for name, source in RIGHT.items()}
-    assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(RIGHT[n])]
+    right = {name: graph(**given) for name, given in TABLES["RIGHT"].items()}
+    runs = {name: run(source.text, prompt=source.prompt) for name, source in right.items()}
+    assert not [(n, execution) for n, execution in runs.items() if execution.outcome != "finished" or fatal(right[n])]
     wrong = []
     attempt = "try:\n    importlib.import_module('{}')\nexcept ImportError:\n    return 'none'\nreturn 'there'"
     deep = "a." * 25 + "workflows.operator"  # its packages would take quadratic memory
-    for module in (
-        "numpy",
-        "requests.operator",
-        "openai",
-        "own.prompt",
-        "metagpt.roles",
-        "llm_as_judge.llm.client",
-        deep,
-    ):
+    modules = "numpy requests.operator openai own.prompt metagpt.roles llm_as_judge.llm.client".split()
+    for module in (*modules, deep):
         answer = run(graph(attempt.format(module), imports="import importlib").text).answer
         refused = "W109" in fatal(graph("return problem", imports=f"import {module}"))
         if answer != "none" or aflow.role(module) is not None or not refused:
@@ -161,24 +114,9 @@ def test_other_forms_and_spellings_are_of_operators_and_keys_that_exist() -> Non
         assert all(other not in keys and own in keys for other, own in published.spellings.items())
 
 
-GIVEN = [
-    "", ", name, llm_config, dataset", ", name: str, llm_config: dict, dataset: str = 'x'", ", a, b, c",
-    ", llm", ", llm_config", ", config", ", model", ", llm, name", ", name, llm", ", llm_config, dataset",
-    ", dataset, llm_config, name", ", llm, *, dataset", ", *, llm_config", ", *, name='x', llm_config=None",
-    ", llm=None", ", verbose=False, tries=3", ", llm, verbose=False", ", name, llm_config, dataset, extra=None",
-    ", *args", ", **kwargs", ", *args, **kwargs", ", llm, *args", ", llm, **kwargs", ", name, *args, **kwargs",
-    ", llm_client, dataset", ", executor_llm", ", name, /, llm_config, dataset", ", llm_config, tools=()",
-]  # fmt: skip
+GIVEN = TABLES["GIVEN"]
 NOT_GIVEN = [", tools", ", llm, tools", ", name, llm_config, dataset, tools", ", *, key", ", a, b", ", a, b, c, d"]
-VALUES = {
-    ", name, llm_config, dataset": "name == 'workflow' and llm_config == {} and dataset == ''",
-    ", llm": "llm.get_usage_summary()['total_cost'] == 0",
-    ", dataset, llm, name": "name == 'workflow' and dataset == '' and llm.get_usage_summary()",
-    ", verbose=False, tries=3, depth=2": "(verbose, tries, depth) == (False, 3, 2)",
-    ", *args, **kwargs": "args == ('workflow', {}, '') and kwargs == {}",
-    ", **kwargs": "kwargs == {'name': 'workflow', 'llm_config': {}, 'dataset': ''}",
-    ", llm, **kwargs": "llm.get_usage_summary() and sorted(kwargs) == ['dataset', 'llm_config', 'name']",
-}
+VALUES = TABLES["VALUES"]
 
 
 def constructed(parameters: str, check: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from helpers.tables import tables
 from helpers.workflows import CODE, DOUBLE, QUESTION, SQUARE
 from running import Run, Script, Wait
 
@@ -18,6 +19,8 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.sandbox.host import BudgetExceeded, Sandbox
 from llm_as_judge.workflow.run import Budget, WorkflowRunner
 from llm_as_judge.workflow.shapes import SHAPES, workflow
+
+TABLES = tables(__file__)
 
 #: Every named shape, for the code domain if it is about code.
 TEXTS = {name: workflow(shape, "code" if name.startswith("code") else "math") for name, shape in SHAPES.items()}
@@ -83,20 +86,7 @@ def test_an_invalid_text_is_not_run_and_incomplete_replies_are_marked(run: Run) 
     assert "127.0.0.1" not in execution.error
 
 
-CHAINS = """import asyncio
-class Workflow:
-    def __init__(self, name: str, llm_config, dataset):
-        self.llm = create_llm_instance(llm_config)
-        self.answer = operator.AnswerGenerate(self.llm)
-
-    async def chain(self, text: str):
-        first = await self.answer(input=text)
-        return (await self.answer(input=text + first['answer']))['answer']
-
-    async def __call__(self, problem: str):
-        found = await asyncio.gather(self.chain('left'), self.chain('right'), self.chain('right'))
-        return ' '.join(found), 0.0
-"""
+CHAINS = TABLES["CHAINS"]
 
 
 def test_each_request_has_its_own_seed_whatever_the_timing(run: Run) -> None:

@@ -7,11 +7,9 @@ import pytest
 from llm_as_judge.errors import DataError
 from llm_as_judge.workflow.source import read_workflow
 
-FOLDERS = Path(__file__).parent / "graphs/folders"
 
-
-def test_a_workflow_is_read_from_a_folder_or_a_file(tmp_path: Path) -> None:
-    folder = FOLDERS / "metagpt_gsm8k"
+def test_a_workflow_is_read_from_a_folder_or_a_file(graphs: Path, tmp_path: Path) -> None:
+    folder = graphs / "folders/metagpt_gsm8k"
     assert read_workflow(folder) == read_workflow(folder / "graph.py")
     assert "STEPS_PROMPT" in read_workflow(folder).prompt
     (tmp_path / "alone.py").write_text("class Workflow: ...")

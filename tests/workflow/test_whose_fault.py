@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from helpers.judging import Always
+from helpers.tables import tables
 from helpers.workflows import CODE, QUESTION, workflow
 from running import Run, Script, Wait
 
@@ -12,18 +14,14 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.sandbox.host import Sandbox
-from llm_as_judge.types import Completion, Problem, Reference, Reward, Rollout, Verdict
+from llm_as_judge.types import Completion, Problem, Reference, Reward, Rollout
 from llm_as_judge.workflow.lint.check import Facts
 from llm_as_judge.workflow.run import WorkflowRunner
 
+TABLES = tables(__file__)
+
 #: Arguments in Python, as a workflow may pass them.
-HOSTILE = (
-    "'class'", "'None'", "'__debug__'", "'f'", "'f(x'", "''", "' '", "'\\x00'", "'\\ud800'", "'\\u2028def f'",
-    "'{problem}'", "'%s {0} {'", "'```python\\ndef f(x):\\n'", "'(' * 5000", "'lambda: ' * 3000",
-    "'\\N{GRINNING FACE}' * 999", "'9' * 6000", "10 ** 4000", "10 ** 5000", "-1", "True", "None", "1.5", "float('nan')",
-    "1e999", "[]", "['']", "[[]] * 30", "[None, 1, 'class']", "{'a': 'b'}", "[{'solution': 'x'}]", "['same'] * 26",
-    "b'bytes'", "print",
-)  # fmt: skip
+HOSTILE = TABLES["HOSTILE"]
 #: Arguments that nearly fill a run's memory.
 GIANT = ("'x' * 3_900_000", "'\\x00' * 600_000", "'def f(x): return x\\n' * 190_000", "['y' * 99_000] * 26")
 #: Replies of an executor that answers.
@@ -68,26 +66,8 @@ def test_no_argument_and_no_reply_is_a_fault(run: Run) -> None:
     assert not wrong
 
 
-OWN = """class Lookup:
-    NAME, RESULT, SUMMARY = "Lookup", {"found": str}, "looks a word up"
-
-    def __init__(self, tools): self.tools = tools
-
-    async def __call__(self, word: str):
-        if word == "odd":
-            raise ValueError("odd is no word")
-        if word == "lone":
-            return {}
-        if word == "set":
-            return {"found": {1}}
-        return {"found": {"known": "yes"}[word]}
-"""
+OWN = TABLES["OWN"]
 LOOKUP = "r = await self.op(word={!r})\nreturn r.get('found'), 0.0"
-
-
-class Accepting:
-    async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        return Verdict(True, "rules")
 
 
 def rewarded(rollout: Rollout) -> Reward:
@@ -98,7 +78,7 @@ def test_an_own_operator_that_mostly_fails_stops_the_run_and_says_why(wait: Wait
     Path("own.py").write_text(OWN, encoding="utf-8")
     runner = WorkflowRunner(Script(), box, WorkflowConfig(operators=("own.py:Lookup",)), EndpointConfig())
     runner._read = lambda *given, **named: Facts(())  # type: ignore[assignment]
-    parts = RolloutParts(runner, Accepting(), rewarded)
+    parts = RolloutParts(runner, Always(True), rewarded)
 
     def scored(*words: str) -> list[tuple[str, float | None]]:
         texts = [workflow(LOOKUP.format(word), init="self.op = operator.Lookup(self.llm)") for word in words]

@@ -1,1 +1,0 @@
-AGAIN = " Look again."

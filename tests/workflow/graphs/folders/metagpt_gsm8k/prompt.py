@@ -1,3 +1,0 @@
-STEPS_PROMPT = """
-Work in small steps. Set {braces} aside.
-"""

@@ -1,1 +1,0 @@
-DRAFT = "A first draft: "
