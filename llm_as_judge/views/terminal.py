@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.events import StepReport
+    from llm_as_judge.events import Contrast, StepReport
     from llm_as_judge.judging.calibration import Counts
     from llm_as_judge.llm.client import Usage
 
@@ -192,11 +192,11 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
         points = "" if difference is None else signed(difference, 100, 1)
         costs = f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}"
-        shown = percent(row.ran.value), percent(row.idle), *(cell(row) for cell in further.values())
-        rows.append((row.name, *estimates, *costs, *shown, points))
+        shares = map(percent, (row.lint_valid, row.ran.value, row.idle))
+        rows.append((row.name, *estimates, *costs, *shares, *(cell(row) for cell in further.values()), points))
     names = (
-        "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "ran to an answer %", "no operator %",
-        *further, f"{policy} minus this, points",
+        "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "lint-valid %", "ran to an answer %",
+        "no operator %", *further, f"{policy} minus this, points",
     )  # fmt: skip
     datasets = list(dict.fromkeys(name for one in compared for name in one.row.datasets))
     if len(datasets) <= len(domains):
@@ -228,6 +228,10 @@ def gain_line(gain: Estimate) -> str:
     if math.isnan(gain.value):
         return "Trained minus untrained policy: no problem was scored in both evaluations."
     return f"Trained minus untrained policy: {signed(gain, 100, 1)} points, paired over {gain.n} problems"
+
+
+def contrast_text(contrast: "Contrast") -> str:
+    return f"{percent(contrast.share)} % of the groups, {figure(contrast.tokens, ',.0f')} executor tokens for each"
 
 
 def judge_line(judge: Mapping[str, Any]) -> str:

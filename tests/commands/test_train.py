@@ -42,7 +42,7 @@ from llm_as_judge.workflow.prompt import Layer1
 def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(finished_run: FinishedRun) -> None:
     for words in (
         "untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2",
-        "step 2  validation: right", "Trained minus untrained policy:", "Models asked",
+        "step 2  validation: right", "Trained minus untrained policy:", "Contrast: ", "Models asked",
     ):  # fmt: skip
         assert words in finished_run.printed
     before, short, _ = finished_run.printed.partition("--set baselines=none")
