@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_as_judge.errors import ConfigError, refusing
-from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS
+from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS, SMALL_MODEL
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -100,23 +100,37 @@ class ModelSizes:
         kept = {"nf4": linear * (0.5 + 1 / 64 + 4 / (64 * 256)), "int8": linear + 4.0 * rows}
         return kept.get(quantization, linear * BYTES[dtype]) + (self.parameters - linear) * BYTES[dtype]
 
+    def packed_bytes(self, dtype: str, quantization: str = "none") -> float:
+        """The second copy of whole linear layers and head that decoding on a CPU keeps (``policy.packed``)."""
+        linear = sum(inputs * outputs for _, inputs, outputs in self.linear()) if quantization == "none" else 0
+        return (linear + self.vocabulary * self.hidden) * BYTES[dtype] if self.parameters > SMALL_MODEL else 0.0
+
     def cache_bytes(self, tokens: float, dtype: str) -> float:
         """Keys and values of ``tokens``."""
         return tokens * 2 * self.layers * self.kv_heads * self.head_dim * BYTES[dtype]
 
 
 _SIZES = {
-    "qwen25-7b": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
-    "qwen3-8b": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
-    "qwen25-coder-0.5b": ModelSizes(896, 4864, 24, 14, 2, 64, 151_936, True),
-    "smollm2": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
+    "Qwen2.5-0.5B": ModelSizes(896, 4864, 24, 14, 2, 64, 151_936, True),
+    "Qwen2.5-1.5B": ModelSizes(1536, 8960, 28, 12, 2, 128, 151_936, True),
+    "Qwen2.5-3B": ModelSizes(2048, 11008, 36, 16, 2, 128, 151_936, True),
+    "Qwen2.5-7B": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
+    "Qwen2.5-14B": ModelSizes(5120, 13824, 48, 40, 8, 128, 152_064, False),
+    "Qwen2.5-32B": ModelSizes(5120, 27648, 64, 40, 8, 128, 152_064, False),
+    "Qwen3-8B": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
+    "SmolLM2-135M": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
 }
 
 
-def sizes_of(config: "Config") -> ModelSizes:
-    """Sizes of the policy, from its folder's ``config.json`` or the table of known models."""
-    entry = config.base_model
-    file = Path(entry.path) / "config.json"
+def _plain(name: str) -> str:
+    """Letters and digits of a model's name; Qwen2.5-Coder has the shapes of Qwen2.5."""
+    return re.sub("[^a-z0-9]|coder", "", Path(name).name.lower())
+
+
+def sizes_of(config: "Config", local: str = "") -> ModelSizes:
+    """Sizes of the policy or of another ``local`` model, from its folder's ``config.json`` or the table of known ones."""
+    names = (local,) if local else (config.base_model.path, config.base_model.key)
+    file = Path(names[0]) / "config.json"
     if file.is_file():
         with refusing(ConfigError, f"{file} has no sizes of a causal language model", "name another model"):
             of = json.loads(file.read_text("utf-8"))
@@ -125,10 +139,11 @@ def sizes_of(config: "Config") -> ModelSizes:
                 hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
                 of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
             )  # fmt: skip
-    if entry.key in _SIZES:
-        return _SIZES[entry.key]
+    for known, sizes in _SIZES.items():
+        if any(_plain(name).startswith(_plain(known)) for name in names):
+            return sizes
     raise ConfigError(
-        f"model.model_name={config.model.model_name!r}: its shape is not known; give a folder with its config.json, or "
+        f"{f'local model {local!r}' if local else f'model.model_name={config.model.model_name!r}'}: its shape is not known; give a folder with its config.json, or "
         f"one of {', '.join(_SIZES)}"
     )
 

@@ -221,9 +221,22 @@ def _forwarded(config: "Config", work: Workload) -> float:
     return work.tokens["padded" if config.training.shared_prefix is False else "unique"]
 
 
+def _answering(config: "Config", policy: ModelSizes) -> dict[str, ModelSizes]:
+    """The models that answer executor or judge in the trainer's process, by name."""
+    from llm_as_judge.config.schema import POLICY
+
+    names = dict.fromkeys(one.model for one in config.endpoints().values() if one.provider == "local")
+    if config.generation.engine != "local":  # the policy's base is answered by its server
+        names.pop(POLICY, None)
+    return {name: policy if name == POLICY else estimates.sizes_of(config, name) for name in names}
+
+
 def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
     """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
+    from llm_as_judge.config.schema import POLICY
+
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
+    on_cpu = model.device == "cpu"
     forwarded = min(total, config.training.micro_batch_tokens)
     update = estimates.update_memory(
         shape, model.lora_target_modules, model.lora_rank, dtype, forwarded,
@@ -245,9 +258,14 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
             for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
-        # Executor and judge keep the caches of their rows while the policy is sampled and updated.
-        rows = (shape.cache_bytes(own.concurrency * own.context, dtype) for own in config.answered_by())
-        parts["trainer"] += max(rows, default=0.0)
+        parts["trainer"] += on_cpu * shape.packed_bytes(dtype, model.quantization)
+    # Executor and judge keep their weights and the caches of their rows while the policy is sampled and updated.
+    for name, sizes in _answering(config, shape).items():
+        roles = config.answered_by(name)
+        kept = sizes.cache_bytes(max(one.concurrency for one in roles) * max(one.context for one in roles), dtype)
+        if name != POLICY:
+            kept += sizes.weight_bytes(dtype) + on_cpu * sizes.packed_bytes(dtype)
+        parts["trainer"] = parts.get("trainer", 0.0) + kept
     for role, one in config.endpoints().items():
         local = urlsplit(one.base_url).hostname in ("localhost", "127.0.0.1", "::1")
         if role.startswith("executor") and local and one.provider == "openai" and one.model in _EXECUTORS:
@@ -301,8 +319,8 @@ def _on(
         read = run["unique"] - run["generated"] + scored * (passes + (training.beta > 0))
         asked += config.engine.cost(read, run["generated"], scored * passes)
         seconds |= {"generate": 0.0, "update": 0.0}
-    if config.answered_by() and config.generation.engine == "local":  # by the same card, one after the other
-        read = 2 * shape.parameters * tokens["executor_input"] / speed
+    if answering := _answering(config, shape):  # by the same card, one after the other
+        read = 2 * max(one.parameters for one in answering.values()) * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0
     step = estimates.step_seconds(**seconds, lookahead=lookahead)

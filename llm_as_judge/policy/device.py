@@ -11,12 +11,10 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.limits import SMALL_MODEL
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
-SMALL_MODEL = 20_000_000
 
 #: OpenMP keeps a team of threads for each thread that computes. Once teams have more threads than there are cores,
 #: they sleep between operations: on two cores SmolLM2's products then take 1.3 times as long.

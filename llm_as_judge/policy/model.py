@@ -28,7 +28,8 @@ from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import Encoder
-from llm_as_judge.policy.device import SMALL_MODEL, fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.limits import SMALL_MODEL
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.quantized import (
     fix_kernels,
