@@ -133,9 +133,7 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """Groups with differing rewards, which alone give a gradient: ``share`` of all, ``tokens`` of the executor in all
-    groups for each of them. NaN without groups, and without one of them.
-    """
+    """Share of groups with differing rewards, which alone give a gradient, and executor tokens spent for each."""
 
     share: float
     tokens: float
@@ -146,6 +144,9 @@ class Contrast:
         found = groups - sum(step.skipped_groups for step in steps)
         tokens = sum(step.executor_tokens * step.rollouts for step in steps if step.rollouts)
         return cls(found / groups if groups else math.nan, tokens / found if found else math.nan)
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.0f} % of the groups, {self.tokens:,.0f} executor tokens for each"
 
 
 class UsageEvent(Event, kw_only=True, frozen=True, tag="usage"):

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,23 +37,12 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An accelerator: bytes, dense bfloat16 FLOP/s, bytes/s."""
+    """An accelerator: bytes, dense bfloat16 FLOP/s (float32 without ``bfloat16``), bytes/s."""
 
     memory: float
     flops: float
     bandwidth: float
-
-
-CARDS = {
-    "A100-40": Card(40 * GB, 312e12, 1.555e12),
-    "A100-80": Card(80 * GB, 312e12, 2.039e12),
-    "H100-80": Card(80 * GB, 989e12, 3.35e12),
-    "H200-141": Card(141 * GB, 989e12, 4.8e12),
-    "L40S-48": Card(48 * GB, 362e12, 0.864e12),
-    "RTX4090-24": Card(24 * GB, 165e12, 1.008e12),
-    "RTX3090-24": Card(24 * GB, 71e12, 0.936e12),
-    "L4-24": Card(24 * GB, 121e12, 0.3e12),
-}
+    bfloat16: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,33 +83,31 @@ class ModelSizes:
             pattern = rf"(.*\.)?({'|'.join(map(re.escape, modules))})"
         return [row for row in self.linear() if re.fullmatch(pattern, row[0])]
 
-    def weight_bytes(self, dtype: str, quantization: str = "none") -> float:
-        """All weights; quantized linear layers have a scale for 64 weights (nf4, itself quantized) or a row (int8)."""
+    def weight_bytes(self, dtype: str, quantization: str = "none", packed: bool = False) -> float:
+        """All weights; quantized linear layers have a scale for 64 weights (nf4, itself quantized) or a row (int8).
+
+        ``packed``: with the second copy of whole layers and head that decoding on a CPU keeps (``policy.packed``).
+        """
         linear = sum(inputs * outputs for _, inputs, outputs in self.linear())
         rows = sum(outputs for _, _, outputs in self.linear())
         kept = {"nf4": linear * (0.5 + 1 / 64 + 4 / (64 * 256)), "int8": linear + 4.0 * rows}
-        return kept.get(quantization, linear * BYTES[dtype]) + (self.parameters - linear) * BYTES[dtype]
-
-    def packed_bytes(self, dtype: str, quantization: str = "none") -> float:
-        """The second copy of whole linear layers and head that decoding on a CPU keeps (``policy.packed``)."""
-        linear = sum(inputs * outputs for _, inputs, outputs in self.linear()) if quantization == "none" else 0
-        return (linear + self.vocabulary * self.hidden) * BYTES[dtype] if self.parameters > SMALL_MODEL else 0.0
+        whole, head = 0 if quantization in kept else linear, self.vocabulary * self.hidden
+        copy = whole + head if packed and self.parameters > SMALL_MODEL else 0
+        return kept.get(quantization, 0.0) + (whole + copy + self.parameters - linear) * BYTES[dtype]
 
     def cache_bytes(self, tokens: float, dtype: str) -> float:
         """Keys and values of ``tokens``."""
         return tokens * 2 * self.layers * self.kv_heads * self.head_dim * BYTES[dtype]
 
 
-_SIZES = {
-    "Qwen2.5-0.5B": ModelSizes(896, 4864, 24, 14, 2, 64, 151_936, True),
-    "Qwen2.5-1.5B": ModelSizes(1536, 8960, 28, 12, 2, 128, 151_936, True),
-    "Qwen2.5-3B": ModelSizes(2048, 11008, 36, 16, 2, 128, 151_936, True),
-    "Qwen2.5-7B": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
-    "Qwen2.5-14B": ModelSizes(5120, 13824, 48, 40, 8, 128, 152_064, False),
-    "Qwen2.5-32B": ModelSizes(5120, 27648, 64, 40, 8, 128, 152_064, False),
-    "Qwen3-8B": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
-    "SmolLM2-135M": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
-}
+@lru_cache
+def known() -> tuple[dict[str, Card], dict[str, ModelSizes]]:
+    """Cards and models by name, from ``known.yaml``."""
+    from llm_as_judge.config.sources import plain_yaml
+
+    cards, models = plain_yaml(Path(__file__).with_name("known.yaml")).values()
+    sizes = {name: ModelSizes(*row) for name, row in models.items()}
+    return {name: Card(gb * GB, tera * 1e12, tb * 1e12, *more) for name, (gb, tera, tb, *more) in cards.items()}, sizes
 
 
 def _plain(name: str) -> str:
@@ -128,7 +116,7 @@ def _plain(name: str) -> str:
 
 
 def sizes_of(config: "Config", local: str = "") -> ModelSizes:
-    """Sizes of the policy or of another ``local`` model, from its folder's ``config.json`` or the table of known ones."""
+    """Sizes of the policy or another ``local`` model, from its folder's ``config.json`` or the table of known ones."""
     names = (local,) if local else (config.base_model.path, config.base_model.key)
     file = Path(names[0]) / "config.json"
     if file.is_file():
@@ -139,13 +127,12 @@ def sizes_of(config: "Config", local: str = "") -> ModelSizes:
                 hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
                 of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
             )  # fmt: skip
-    for known, sizes in _SIZES.items():
-        if any(_plain(name).startswith(_plain(known)) for name in names):
+    for model, sizes in known()[1].items():
+        if any(_plain(name).startswith(_plain(model)) for name in names):
             return sizes
-    raise ConfigError(
-        f"{f'local model {local!r}' if local else f'model.model_name={config.model.model_name!r}'}: its shape is not known; give a folder with its config.json, or "
-        f"one of {', '.join(_SIZES)}"
-    )
+    who = f"local model {local!r}" if local else f"model.model_name={config.model.model_name!r}"
+    cure = f"give a folder with its config.json, or one of {', '.join(known()[1])}"
+    raise ConfigError(f"{who}: its shape is not known; {cure}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from llm_as_judge.assembly.budget import budget
-from llm_as_judge.assembly.check import check_before
+from llm_as_judge.assembly.check import check_before, check_context
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.policy import make_learner, probe_policy
 from llm_as_judge.assembly.problems import Problems, open_problems
@@ -148,12 +148,14 @@ async def open_training(
             await check_before(problems, services.sandbox, *judges, extra=services.training.extra)
             author = await on_device(load_together, config, ranks, progress=progress)
             await services.hosted.share(author)
+            await check_context(problems, services.runner.executors.values())
             await tell_untrained(config, [problems.validation, problems.heldout], services, progress, author)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "
                     "the evaluation measures memory too; split the files with llm-as-judge data process"
                 )
+            await on_device(int)  # a local executor's last round has ended, so that the adapter is on again
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
             yield Training(run, services, author, problems, tracked, progress, ranks)

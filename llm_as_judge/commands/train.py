@@ -158,7 +158,7 @@ def train(
     rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(terminal.result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(terminal.gain_line(result.gain), highlight=False)
-    console.print(f"Contrast: {terminal.contrast_text(result.contrast)}", highlight=False)
+    console.print(f"Contrast: {result.contrast}", highlight=False)
     console.print(terminal.shapes_table(result.before.shapes, result.after.shapes))
     if result.workflows:
         console.print(terminal.plans_table(result.workflows, result.learned))

@@ -41,7 +41,7 @@ class ModelConfig(Strict):
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale: the output is multiplied by alpha / rank.")
     lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
     lora_target_modules: str | Names = Field("all-linear", description="Modules to adapt: all-linear, list or pattern.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="Precision of the base weights; auto: bfloat16 on CUDA and on CPUs with native support (not "
         "for tiny models), else float32.",

@@ -109,7 +109,7 @@ class Policy(Encoder):
         if config.quantization != "none":
             device = resolve_device(config.device)
             dtype = resolve_dtype(config.dtype, device, SMALL_MODEL + 1)
-            options = {"dtype": dtype, **loading_options(config.quantization, device, dtype)}
+            options = {"dtype": dtype, **loading_options(config.quantization, str(device), dtype)}
         tokenizer, base = load_model(path, setting=f"model.model_name={config.model_name!r}", **options)
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:

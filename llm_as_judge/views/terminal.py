@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
-    from llm_as_judge.events import Contrast, StepReport
+    from llm_as_judge.events import StepReport
     from llm_as_judge.judging.calibration import Counts
     from llm_as_judge.llm.client import Usage
 
@@ -228,10 +228,6 @@ def gain_line(gain: Estimate) -> str:
     if math.isnan(gain.value):
         return "Trained minus untrained policy: no problem was scored in both evaluations."
     return f"Trained minus untrained policy: {signed(gain, 100, 1)} points, paired over {gain.n} problems"
-
-
-def contrast_text(contrast: "Contrast") -> str:
-    return f"{percent(contrast.share)} % of the groups, {figure(contrast.tokens, ',.0f')} executor tokens for each"
 
 
 def judge_line(judge: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.events import Contrast
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import in_order
-from llm_as_judge.views.terminal import contrast_text, figure, make_table, percent
+from llm_as_judge.views.terminal import figure, make_table, percent
 from llm_as_judge.workflow.lint.codes import meaning
 
 #: Steps that current figures are averaged over.
@@ -32,7 +32,7 @@ _WIDTH = 60  # steps in the small curve
 def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     total = analysis.total
     yield Text(f"{analysis.log}: {total.rollouts:,} rollouts, cost {total.cost:.4g} with cached replies")
-    yield Text(f"contrast: {contrast_text(analysis.contrast)}")
+    yield Text(f"contrast: {analysis.contrast}")
     named = [*total.executors] if any(total.executors) else []
     used = [f"{name or 'default'}, calls/tokens" for name in named]
     headings = ("rollouts", "right", "valid", "reward", "tokens", *used)
@@ -96,7 +96,7 @@ def look_at_log(reader: LogReader) -> Look:
         "reward": f"{figure(reward, '.2f')}  {curve([step.reward_mean for step in steps])}",
         "right": f"{percent(right)} %   {_shares(domains)}",
         "valid": f"{percent(valid)} %",
-        "contrast": contrast_text(Contrast.of(recent)),
+        "contrast": str(Contrast.of(recent)),
         "unscored": f"{sum(step.unscored for step in steps):,} rollouts of the run",
         "tokens/s": f"{figure(tokens / making if making else math.nan, ',.0f')} of policy and executor in rollouts",
         "seconds a step": f"{sum(seconds.values()):.1f}   {'  '.join(f'{p} {s:.1f}' for p, s in seconds.items())}",
