@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.cli import CommandLine
-from helpers.finished import EMBEDDED, FinishedRun
+from helpers.finished import EMBEDDED, FinishedRun, documented_24gb
 from helpers.run_logs import read_rollouts
 
 from llm_as_judge.assembly.estimates import sizes_of, step_seconds
@@ -127,6 +127,19 @@ def test_a_local_model_that_is_not_the_policy_is_counted_and_a_cpus_second_copy(
     assert asked["served"] > served["served"]
     copies = [trainer(f"device={name}", file="config/small.yaml") for name in ("cuda", "cpu")]
     assert copies[1] - copies[0] == pytest.approx(0.99, rel=0.02), "all weights are in linear layers and the head"
+
+
+def test_the_documented_configuration_fits_a_24_gb_card(root: Path, tmp_path: Path) -> None:
+    config, cards = documented_24gb(root, tmp_path), ["1xRTX3090-24", "1xRTX4090-24", "1xL4-24"]
+    training = config.training
+    lengths = training.prompt_max_length, training.response_max_length
+    sizes = training.rollout_batch_size, training.num_return_sequences_in_group, *lengths
+    assert sizes == (4, 6, 1800, 512), "tests/policy/test_real_architectures.py compares these with plan's formulae"
+    found = make_plan(config, cards).machines
+    for card in cards:
+        assert (found[card].fits, found[card].memory_GB["trainer"] < 22) == ("yes", True), card
+    total = f"{found['1xRTX4090-24'].memory_GB['trainer']:.1f} GB"
+    assert f"puts its peak at {total}" in (root / "docs/training.md").read_text("utf-8")
 
 
 def test_a_card_without_bfloat16_is_named_and_any_number_of_gigabytes_is_a_card() -> None:
