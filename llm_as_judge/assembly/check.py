@@ -122,8 +122,7 @@ async def check_context(problems: Iterable[Problem], executors: Iterable[Executo
             try:
                 await llm.chat(prompt, max_tokens=1)
             except PromptRefused as error:
-                place = problem.place or f"problem {problem.question.id}"
-                raise ConfigError(f"{place} does not fit the executor: {error}") from error
+                raise ConfigError(f"problem {problem.question.id} does not fit the executor: {error}") from error
 
 
 async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: str = "") -> None:

@@ -110,11 +110,6 @@ def known() -> tuple[dict[str, Card], dict[str, ModelSizes]]:
     return {name: Card(gb * GB, tera * 1e12, tb * 1e12, *more) for name, (gb, tera, tb, *more) in cards.items()}, sizes
 
 
-def _plain(name: str) -> str:
-    """Letters and digits of a model's name; Qwen2.5-Coder has the shapes of Qwen2.5."""
-    return re.sub("[^a-z0-9]|coder", "", Path(name).name.lower())
-
-
 def sizes_of(config: "Config", local: str = "") -> ModelSizes:
     """Sizes of the policy or another ``local`` model, from its folder's ``config.json`` or the table of known ones."""
     names = (local,) if local else (config.base_model.path, config.base_model.key)
@@ -127,8 +122,10 @@ def sizes_of(config: "Config", local: str = "") -> ModelSizes:
                 hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
                 of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
             )  # fmt: skip
-    for model, sizes in known()[1].items():
-        if any(_plain(name).startswith(_plain(model)) for name in names):
+    # By letters and digits, with which a name begins; Qwen2.5-Coder has the shapes of Qwen2.5.
+    plain = [re.sub("[^a-z0-9]|coder", "", Path(name).name.lower()) for name in (*names, *known()[1])]
+    for model, sizes in zip(plain[len(names) :], known()[1].values(), strict=True):
+        if any(name.startswith(model) for name in plain[: len(names)]):
             return sizes
     who = f"local model {local!r}" if local else f"model.model_name={config.model.model_name!r}"
     cure = f"give a folder with its config.json, or one of {', '.join(known()[1])}"
@@ -228,8 +225,8 @@ class Workload:
 
     def asked(self, requests: float) -> dict[str, float]:
         """Tokens of ``requests`` to executor and judge."""
-        tokens = {"executor_input": requests * self.call_input, "executor_output": requests * self.call_output}
-        return {**tokens, "requests": requests}
+        asked = {"executor_input": self.call_input, "executor_output": self.call_output, "requests": 1.0}
+        return {name: requests * each for name, each in asked.items()}
 
 
 def step_seconds(generate: float, update: float, execute: float, served: float, lookahead: int) -> float:

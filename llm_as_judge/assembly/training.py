@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from msgspec import to_builtins
 
@@ -91,7 +90,9 @@ class Training:
     async def measure(self, name: str, author: PolicyAuthor, resume: bool = False) -> list[Group]:
         """Runs a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
         problems = self.problems.heldout
-        with Ledger(self._records(name), resume) as ledger:
+        output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
+        file = output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
+        with Ledger(file, resume) as ledger:
             if not (recorded := len(ledger.known) == len(problems)):
                 self.progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
             advance = partial(self.progress.advance, name)
@@ -125,10 +126,6 @@ class Training:
         self.progress.say(validation_line(step, summary))
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
-
-    def _records(self, name: str) -> Path:
-        output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
-        return output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
 
 
 @asynccontextmanager

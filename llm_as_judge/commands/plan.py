@@ -221,25 +221,10 @@ def _forwarded(config: "Config", work: Workload) -> float:
     return work.tokens["padded" if config.training.shared_prefix is False else "unique"]
 
 
-def _answering(config: "Config", policy: ModelSizes) -> dict[ModelSizes, float]:
-    """The models that answer in the trainer's process, with the bytes that each keeps during sampling and update: the
-    caches of its rows and, except for the policy's base, its weights.
-    """
-    from llm_as_judge.config.schema import POLICY
-
-    found, dtype = dict[ModelSizes, float](), _dtype(config)
-    for name in dict.fromkeys(one.model for one in config.endpoints().values() if one.provider == "local"):
-        if name == POLICY and config.generation.engine != "local":
-            continue  # answered by its server
-        roles, own = config.answered_by(name), policy if name == POLICY else estimates.sizes_of(config, name)
-        kept = own.cache_bytes(max(one.concurrency for one in roles) * max(one.context for one in roles), dtype)
-        kept += own.weight_bytes(dtype, packed=config.model.device == "cpu") if name != POLICY else 0.0
-        found[own] = found.get(own, 0.0) + kept
-    return found
-
-
 def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
     """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
+    from llm_as_judge.config.schema import POLICY
+
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
     update = estimates.update_memory(
@@ -263,8 +248,11 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
         parts["trainer"] += shape.weight_bytes(dtype, model.quantization, model.device == "cpu") - update.weights
-    if answering := _answering(config, shape):
-        parts["trainer"] = parts.get("trainer", 0.0) + sum(answering.values())
+    for name in config.hosted:  # keep weights and caches of their rows while the policy is sampled and updated
+        roles, sizes = config.answered_by(name), shape if name == POLICY else estimates.sizes_of(config, name)
+        kept = sizes.cache_bytes(max(one.concurrency for one in roles) * max(one.context for one in roles), dtype)
+        kept += 0.0 if name == POLICY else sizes.weight_bytes(dtype, packed=model.device == "cpu")
+        parts["trainer"] = parts.get("trainer", 0.0) + kept
     for role, one in config.endpoints().items():
         local = urlsplit(one.base_url).hostname in ("localhost", "127.0.0.1", "::1")
         if role.startswith("executor") and local and one.provider == "openai" and one.model in _EXECUTORS:
@@ -323,8 +311,8 @@ def _on(
         read = run["unique"] - run["generated"] + scored * (passes + (training.beta > 0))
         asked += config.engine.cost(read, run["generated"], scored * passes)
         seconds |= {"generate": 0.0, "update": 0.0}
-    if answering := _answering(config, shape):  # by the same card, one after the other
-        read = 2 * max(one.parameters for one in answering) * tokens["executor_input"] / speed
+    if config.hosted:  # by the same card, one after the other
+        read = 2 * shape.parameters * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0
     step = estimates.step_seconds(**seconds, lookahead=lookahead)

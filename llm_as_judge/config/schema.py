@@ -328,6 +328,12 @@ class Config(Strict):
         """The models of all executors, as results show them: ``gpt-oss-20b, strong=gpt-oss-120b``."""
         return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
 
+    @property
+    def hosted(self) -> set[str]:
+        """The models that answer executor or judge in this process; a policy's server answers for its base."""
+        found = {own.model for own in self.endpoints().values() if own.provider == "local"}
+        return found if self.generation.engine == "local" else found - {POLICY}
+
     def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
         """The roles that ``model`` answers in this process or, if it is the policy, on its server."""
         return [own for own in self.endpoints().values() if own.provider == "local" and own.model == model]

@@ -50,10 +50,9 @@ class Row:
 
     def as_json(self) -> dict[str, Any]:
         costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
-        shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran})
-        shares |= {"lint_valid": self.lint_valid, "without_operators": self.idle}
+        shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran}) | {"lint_valid": self.lint_valid}
         score = {"score": self.score.value} if self.score else {}
-        return {**shares, **score, "datasets": as_json(self.datasets), **costs}
+        return {**shares, **score, "datasets": as_json(self.datasets), **costs, "without_operators": self.idle}
 
 
 def row(name: str, groups: Sequence[Group], plan: Mapping[str, str] | None = None) -> Row:
