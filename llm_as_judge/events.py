@@ -6,7 +6,8 @@ Training writes every kind; an evaluation keeps its ``RolloutEvent`` records in 
 import functools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -128,6 +129,24 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
         """Accuracy if every abstention of the judge was wrong, and if every one was right."""
         low = 0.0 if self.abstained == 1 else self.accuracy * (1 - self.abstained)
         return low, low + self.abstained
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Share of groups with differing rewards, which alone give a gradient, and executor tokens spent for each."""
+
+    share: float
+    tokens: float
+
+    @classmethod
+    def of(cls, steps: Sequence[StepReport]) -> "Contrast":
+        groups = sum(step.groups for step in steps)
+        found = groups - sum(step.skipped_groups for step in steps)
+        tokens = sum(step.executor_tokens * step.rollouts for step in steps if step.rollouts)
+        return cls(found / groups if groups else math.nan, tokens / found if found else math.nan)
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.0f} % of the groups, {self.tokens:,.0f} executor tokens for each"
 
 
 class UsageEvent(Event, kw_only=True, frozen=True, tag="usage"):

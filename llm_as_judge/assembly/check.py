@@ -17,13 +17,15 @@ from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms
 from llm_as_judge.data.reading import Faults, files_in, read
 from llm_as_judge.data.record import Record
-from llm_as_judge.errors import DataError, SandboxFault
+from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault
 from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
+from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.public_test import run_assert
 from llm_as_judge.types import Completion, Execution, Problem, Reward, Rollout, Verdict
+from llm_as_judge.workflow.run import Executor
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 _CONCURRENT = 16
@@ -109,6 +111,18 @@ async def check_before(
         text = workflow(SHAPES["direct"], problems[0].question.kind)
         completion, ran = Completion(text, (), (), (), "stop"), Execution("finished", problems[0].reference.first or "")
         await extra.try_out(Rollout(problems[0], completion, text, ran, Verdict(True, "none"), Reward(0.0)))
+
+
+async def check_context(problems: Iterable[Problem], executors: Iterable[Executor]) -> None:
+    """Raises ``ConfigError`` if an operator's prompt with a domain's longest problem does not fit a local executor."""
+    longest = {p.question.domain: p for p in sorted(problems, key=lambda p: len(p.question.statement))}
+    for llm, config in (one for one in executors if one.config.provider == "local"):
+        for problem in longest.values():
+            prompt = prompts_of(config).answer_generate.format(input=problem.question.statement)
+            try:
+                await llm.chat(prompt, max_tokens=1)
+            except PromptRefused as error:
+                raise ConfigError(f"problem {problem.question.id} does not fit the executor: {error}") from error
 
 
 async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: str = "") -> None:

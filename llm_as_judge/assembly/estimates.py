@@ -14,11 +14,12 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llm_as_judge.errors import ConfigError, refusing
-from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS
+from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS, SMALL_MODEL
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -36,23 +37,12 @@ BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """An accelerator: bytes, dense bfloat16 FLOP/s, bytes/s."""
+    """An accelerator: bytes, dense bfloat16 FLOP/s (float32 without ``bfloat16``), bytes/s."""
 
     memory: float
     flops: float
     bandwidth: float
-
-
-CARDS = {
-    "A100-40": Card(40 * GB, 312e12, 1.555e12),
-    "A100-80": Card(80 * GB, 312e12, 2.039e12),
-    "H100-80": Card(80 * GB, 989e12, 3.35e12),
-    "H200-141": Card(141 * GB, 989e12, 4.8e12),
-    "L40S-48": Card(48 * GB, 362e12, 0.864e12),
-    "RTX4090-24": Card(24 * GB, 165e12, 1.008e12),
-    "RTX3090-24": Card(24 * GB, 71e12, 0.936e12),
-    "L4-24": Card(24 * GB, 121e12, 0.3e12),
-}
+    bfloat16: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,30 +83,37 @@ class ModelSizes:
             pattern = rf"(.*\.)?({'|'.join(map(re.escape, modules))})"
         return [row for row in self.linear() if re.fullmatch(pattern, row[0])]
 
-    def weight_bytes(self, dtype: str, quantization: str = "none") -> float:
-        """All weights; quantized linear layers have a scale for 64 weights (nf4, itself quantized) or a row (int8)."""
+    def weight_bytes(self, dtype: str, quantization: str = "none", packed: bool = False) -> float:
+        """All weights; quantized linear layers have a scale for 64 weights (nf4, itself quantized) or a row (int8).
+
+        ``packed``: with the second copy of whole layers and head that decoding on a CPU keeps (``policy.packed``).
+        """
         linear = sum(inputs * outputs for _, inputs, outputs in self.linear())
         rows = sum(outputs for _, _, outputs in self.linear())
         kept = {"nf4": linear * (0.5 + 1 / 64 + 4 / (64 * 256)), "int8": linear + 4.0 * rows}
-        return kept.get(quantization, linear * BYTES[dtype]) + (self.parameters - linear) * BYTES[dtype]
+        whole, head = 0 if quantization in kept else linear, self.vocabulary * self.hidden
+        copy = whole + head if packed and self.parameters > SMALL_MODEL else 0
+        return kept.get(quantization, 0.0) + (whole + copy + self.parameters - linear) * BYTES[dtype]
 
     def cache_bytes(self, tokens: float, dtype: str) -> float:
         """Keys and values of ``tokens``."""
         return tokens * 2 * self.layers * self.kv_heads * self.head_dim * BYTES[dtype]
 
 
-_SIZES = {
-    "qwen25-7b": ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False),
-    "qwen3-8b": ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False),
-    "qwen25-coder-0.5b": ModelSizes(896, 4864, 24, 14, 2, 64, 151_936, True),
-    "smollm2": ModelSizes(576, 1536, 30, 9, 3, 64, 49_152, True),
-}
+@lru_cache
+def known() -> tuple[dict[str, Card], dict[str, ModelSizes]]:
+    """Cards and models by name, from ``known.yaml``."""
+    from llm_as_judge.config.sources import plain_yaml
+
+    cards, models = plain_yaml(Path(__file__).with_name("known.yaml")).values()
+    sizes = {name: ModelSizes(*row) for name, row in models.items()}
+    return {name: Card(gb * GB, tera * 1e12, tb * 1e12, *more) for name, (gb, tera, tb, *more) in cards.items()}, sizes
 
 
-def sizes_of(config: "Config") -> ModelSizes:
-    """Sizes of the policy, from its folder's ``config.json`` or the table of known models."""
-    entry = config.base_model
-    file = Path(entry.path) / "config.json"
+def sizes_of(config: "Config", local: str = "") -> ModelSizes:
+    """Sizes of the policy or another ``local`` model, from its folder's ``config.json`` or the table of known ones."""
+    names = (local,) if local else (config.base_model.path, config.base_model.key)
+    file = Path(names[0]) / "config.json"
     if file.is_file():
         with refusing(ConfigError, f"{file} has no sizes of a causal language model", "name another model"):
             of = json.loads(file.read_text("utf-8"))
@@ -125,12 +122,14 @@ def sizes_of(config: "Config") -> ModelSizes:
                 hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
                 of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
             )  # fmt: skip
-    if entry.key in _SIZES:
-        return _SIZES[entry.key]
-    raise ConfigError(
-        f"model.model_name={config.model.model_name!r}: its shape is not known; give a folder with its config.json, or "
-        f"one of {', '.join(_SIZES)}"
-    )
+    # By letters and digits, with which a name begins; Qwen2.5-Coder has the shapes of Qwen2.5.
+    plain = [re.sub("[^a-z0-9]|coder", "", Path(name).name.lower()) for name in (*names, *known()[1])]
+    for model, sizes in zip(plain[len(names) :], known()[1].values(), strict=True):
+        if any(name.startswith(model) for name in plain[: len(names)]):
+            return sizes
+    who = f"local model {local!r}" if local else f"model.model_name={config.model.model_name!r}"
+    cure = f"give a folder with its config.json, or one of {', '.join(known()[1])}"
+    raise ConfigError(f"{who}: its shape is not known; {cure}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +225,8 @@ class Workload:
 
     def asked(self, requests: float) -> dict[str, float]:
         """Tokens of ``requests`` to executor and judge."""
-        tokens = {"executor_input": requests * self.call_input, "executor_output": requests * self.call_output}
-        return {**tokens, "requests": requests}
+        asked = {"executor_input": self.call_input, "executor_output": self.call_output, "requests": 1.0}
+        return {name: requests * each for name, each in asked.items()}
 
 
 def step_seconds(generate: float, update: float, execute: float, served: float, lookahead: int) -> float:

@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from msgspec import to_builtins
 
 from llm_as_judge.assembly.budget import budget
-from llm_as_judge.assembly.check import check_before
+from llm_as_judge.assembly.check import check_before, check_context
 from llm_as_judge.assembly.follow import load_together
 from llm_as_judge.assembly.policy import make_learner, probe_policy
 from llm_as_judge.assembly.problems import Problems, open_problems
@@ -91,7 +90,9 @@ class Training:
     async def measure(self, name: str, author: PolicyAuthor, resume: bool = False) -> list[Group]:
         """Runs a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
         problems = self.problems.heldout
-        with Ledger(self._records(name), resume) as ledger:
+        output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
+        file = output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
+        with Ledger(file, resume) as ledger:
             if not (recorded := len(ledger.known) == len(problems)):
                 self.progress.say(f"held-out evaluation of the {name} on {len(problems)} problems")
             advance = partial(self.progress.advance, name)
@@ -126,10 +127,6 @@ class Training:
         shares = {"overall": summary.overall.value, "valid_rate": summary.valid_rate.value}
         return shares | {str(d): e.value for d, e in summary.domains.items()}
 
-    def _records(self, name: str) -> Path:
-        output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
-        return output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
-
 
 @asynccontextmanager
 async def open_training(
@@ -148,12 +145,14 @@ async def open_training(
             await check_before(problems, services.sandbox, *judges, extra=services.training.extra)
             author = await on_device(load_together, config, ranks, progress=progress)
             await services.hosted.share(author)
+            await check_context(problems, services.runner.executors.values())
             await tell_untrained(config, [problems.validation, problems.heldout], services, progress, author)
             if problems.seen:
                 progress.say(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "
                     "the evaluation measures memory too; split the files with llm-as-judge data process"
                 )
+            await on_device(int)  # a local executor's last round has ended, so that the adapter is on again
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
             yield Training(run, services, author, problems, tracked, progress, ranks)

@@ -3,6 +3,7 @@
 It starts the embedded server, which writes its log, and changes nothing else.
 """
 
+import contextlib
 import os
 import platform
 import shutil
@@ -59,7 +60,7 @@ def checks_of(settings: "Config") -> dict[str, Callable[[], str]]:
     checks: dict[str, Callable[[], str]] = {
         "python": lambda: f"{platform.python_version()} ({sys.executable})",
         "torch": partial(_torch, settings),
-        **({"gpu": partial(_gpu, settings)} if settings.model.device.startswith("cuda") else {}),
+        **({"gpu": partial(_gpu, settings)} if settings.model.device not in ("cpu", "mps") else {}),
         "machine": _machine,
         "sandbox": partial(_sandbox, settings),
         "model": partial(_model, settings),
@@ -112,24 +113,37 @@ def _torch(settings: "Config") -> str:
     return found
 
 
-#: Prints what a GPU is and has free; raises if FlexAttention, which needs Triton and a C compiler, does not compile.
+#: Prints what a GPU is and has free, and its GB; raises without the precision, and if FlexAttention does not compile.
 _ON_GPU = """
 import sys, torch
 from torch.nn.attention.flex_attention import flex_attention
-device = torch.device(sys.argv[1])
-free, total = (size / 1e9 for size in torch.cuda.mem_get_info(device))
-name, capability = torch.cuda.get_device_name(device), ".".join(map(str, torch.cuda.get_device_capability(device)))
-print(f"{name}, compute capability {capability}, CUDA {torch.version.cuda}, {free:.1f} of {total:.1f} GB free")
-x = torch.randn(1, 2, 128, 64, device=device, requires_grad=True)
-torch.compile(flex_attention)(x, x, x).sum().backward()
+from llm_as_judge.policy.device import resolve_device, resolve_dtype
+device = resolve_device(sys.argv[1])
+if device.type == "cuda":
+    resolve_dtype(sys.argv[2], device, 10**9)
+    free, total = (size / 1e9 for size in torch.cuda.mem_get_info(device))
+    name, capability = torch.cuda.get_device_name(device), ".".join(map(str, torch.cuda.get_device_capability(device)))
+    x = torch.randn(1, 2, 128, 64, device=device, requires_grad=True)
+    try:
+        torch.compile(flex_attention)(x, x, x).sum().backward()
+    except Exception as error:
+        raise OSError(f"{error}; FlexAttention needs Triton, a C compiler and Python's headers".replace("\\n", " "))
+    print(f"{name}, compute capability {capability}, CUDA {torch.version.cuda}, {free:.1f} of {total:.1f} GB free")
 """
 
 
 def _gpu(settings: "Config") -> str:
-    try:
-        return _printed(_ON_GPU, settings.model.device)
-    except OSError as error:
-        raise OSError(f"{error}; FlexAttention needs Triton, a C compiler and Python's headers") from error
+    """Warns if the card is too small by the figures of ``plan``."""
+    from llm_as_judge.commands.plan import make_plan
+
+    found = _printed(_ON_GPU, settings.model.device, settings.model.dtype)
+    if not found:
+        return "none, so that model.device=auto is the CPU"
+    machine = f"9x{found.rpartition(' of ')[2].split()[0]}"  # other parts may have cards of their own
+    with contextlib.suppress(ConfigError):  # of a model that plan does not know
+        fits = make_plan(settings, [machine]).machines[machine].fits
+        found += "" if fits == "yes" else f"; WARNING: plan says that this does not fit: {fits}"
+    return found
 
 
 def _machine() -> str:
@@ -155,7 +169,11 @@ def _model(settings: "Config") -> str:
     """A folder must hold weights; those of a hub id must be in the cache, or the hub must know it."""
     from llm_as_judge.config.loading import locate_weights
 
-    path = settings.base_model.path
+    path, quantization = settings.base_model.path, settings.model.quantization
+    if quantization != "none":
+        from llm_as_judge.policy.quantized import loading_options
+
+        loading_options(quantization, settings.model.device, "bfloat16")
     folder = Path(locate_weights(path))
     if not folder.is_absolute() and not folder.is_dir():
         from huggingface_hub import HfApi, try_to_load_from_cache

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import typer
 
 from llm_as_judge.assembly import estimates
-from llm_as_judge.assembly.estimates import CARDS, GB, TOKENS, Card, ModelSizes, Workload
+from llm_as_judge.assembly.estimates import GB, TOKENS, Card, ModelSizes, Workload
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
@@ -204,12 +204,12 @@ def _measured(work: Workload, log: Path, config: "Config") -> Workload:
 
 
 def _machine(name: str) -> tuple[int, Card]:
-    """``2x80`` (A100) or ``4xH100-80``."""
-    if found := re.fullmatch(r"(\d{1,4})x([\w-]+)", name):
-        count, card = int(found[1]), CARDS.get(found[2]) or CARDS.get(f"A100-{found[2]}")
-        if count and card:
-            return count, card
-    raise ConfigError(f"machine {name!r}: write COUNTxCARD, such as 2x80 or 4xH100-80; cards are {', '.join(CARDS)}")
+    """``4xH100-80``, or a number of cards of other bytes in GB with the speed of an A100, such as ``2x80``."""
+    cards, found = estimates.known()[0], re.fullmatch(r"([1-9]\d{0,3})x(?:(\d{1,4}(?:\.\d+)?)|([\w-]+))", name)
+    if found and (found[2] or found[3] in cards):
+        card = replace(cards["A100-80"], memory=float(found[2]) * GB) if found[2] else cards[found[3]]
+        return int(found[1]), card
+    raise ConfigError(f"machine {name!r}: write COUNTxCARD, such as 2x80 or 4xH100-80; cards are {', '.join(cards)}")
 
 
 def _dtype(config: "Config") -> str:
@@ -223,6 +223,8 @@ def _forwarded(config: "Config", work: Workload) -> float:
 
 def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
     """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
+    from llm_as_judge.config.schema import POLICY
+
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
     update = estimates.update_memory(
@@ -245,9 +247,12 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
             for prompts, group, longest in ((work.problems, work.group, work.prompt), (evaluated, 1, work.longest))
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
-        # Executor and judge keep the caches of their rows while the policy is sampled and updated.
-        rows = (shape.cache_bytes(own.concurrency * own.context, dtype) for own in config.answered_by())
-        parts["trainer"] += max(rows, default=0.0)
+        parts["trainer"] += shape.weight_bytes(dtype, model.quantization, model.device == "cpu") - update.weights
+    for name in config.hosted:  # keep weights and caches of their rows while the policy is sampled and updated
+        roles, sizes = config.answered_by(name), shape if name == POLICY else estimates.sizes_of(config, name)
+        kept = sizes.cache_bytes(max(one.concurrency for one in roles) * max(one.context for one in roles), dtype)
+        kept += 0.0 if name == POLICY else sizes.weight_bytes(dtype, packed=model.device == "cpu")
+        parts["trainer"] = parts.get("trainer", 0.0) + kept
     for role, one in config.endpoints().items():
         local = urlsplit(one.base_url).hostname in ("localhost", "127.0.0.1", "::1")
         if role.startswith("executor") and local and one.provider == "openai" and one.model in _EXECUTORS:
@@ -283,7 +288,12 @@ def _on(
         return parts, _placed(config, parts, count, card)
 
     parts, cards = placed(config)
-    helps = "; ".join(name for name, other in _changes(config) if placed(other)[1]) if cards is None else ""
+    changed = {name: placed(other) for name, other in _changes(config)} if cards is None else {}
+    helps = [name for name, (_, found) in changed.items() if found]
+    most = min(changed, key=lambda name: sum(changed[name][0].values()), default="")
+    fits = "yes" if cards else f"no; helps: {'; '.join(helps) or f'nothing alone, most {most}'}"
+    if _dtype(config) == "bfloat16" and not card.bfloat16:
+        fits, cards = "no; the card has no bfloat16: set model.dtype=float32", None
     weights, speed = shape.weight_bytes(_dtype(config), config.model.quantization), card.flops * estimates.MFU
     read = weights / (card.bandwidth * estimates.BANDWIDTH_SHARE)
     token = estimates.LOCAL_TOKEN_S if config.generation.engine == "local" else read
@@ -301,14 +311,14 @@ def _on(
         read = run["unique"] - run["generated"] + scored * (passes + (training.beta > 0))
         asked += config.engine.cost(read, run["generated"], scored * passes)
         seconds |= {"generate": 0.0, "update": 0.0}
-    if config.answered_by() and config.generation.engine == "local":  # by the same card, one after the other
+    if config.hosted:  # by the same card, one after the other
         read = 2 * shape.parameters * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0
     step = estimates.step_seconds(**seconds, lookahead=lookahead)
     hours = (step * training.max_steps + evaluations / executor.concurrency * given.latency) / 3600
     return OnMachine(
-        fits="yes" if cards else f"no; helps: {helps or 'nothing alone'}",
+        fits=fits,
         memory_GB={name: round(size / GB, 2) for name, size in parts.items()},
         on_card=cards or {},
         step_seconds={name: round(value, 2) for name, value in {**seconds, "step": step}.items()},
@@ -327,6 +337,7 @@ def _changes(config: "Config") -> "Iterator[tuple[str, Config]]":
         ("training.micro_batch_tokens", config.longest_episode, f"={config.longest_episode}"),
         ("data.eval_problems", 16, "=16"),
         ("model.lora_rank", 16, "=16"),
+        ("executor.concurrency", 8, "=8"),
         ("executor.base_url", "http://elsewhere/v1", " of another machine"),
     ):
         section, leaf = name.split(".")

@@ -108,7 +108,8 @@ def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[l
 
 def _run(commands: Sequence[Sequence[str]], log: Path, config: "Config") -> str:
     """Seconds and the last lines of output. Raises ``ConfigError`` for a command that fails."""
-    own = {"PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", "VLLM_PYTHON": _absolute(config.engine.python)}
+    path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "VLLM_PYTHON": _absolute(config.engine.python)}
     begun = time.monotonic()
     with log.open("w", encoding="utf-8") as file:
         for words in commands:

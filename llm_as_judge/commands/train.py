@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.summary import Summary
+    from llm_as_judge.events import Contrast
     from llm_as_judge.judging.calibration import Counts
     from llm_as_judge.llm.client import Usage
 
@@ -40,6 +41,7 @@ class TrainResult:
     sandbox: str
     usage: "Mapping[str, Usage]"  # by role, over all sessions
     seconds: Mapping[str, float]
+    contrast: "Contrast"
 
     @property
     def gain(self) -> Estimate:
@@ -58,7 +60,7 @@ class TrainResult:
             "gain": {"value": gain.value, "interval": [gain.low, gain.high], "problems": gain.n},
             "baselines": {row.name: row.as_json() for row in self.baselines},
             "judge": self.judge.as_json() if self.judge else {},
-            **picked(self, "workflows learned problems steps sandbox usage seconds"),
+            **picked(self, "workflows learned problems steps sandbox usage seconds contrast"),
         }
 
 
@@ -71,7 +73,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.summary import summarise
-    from llm_as_judge.events import UsageEvent
+    from llm_as_judge.events import Contrast, UsageEvent
     from llm_as_judge.judging.calibration import agreement
     from llm_as_judge.rl.ranks import join
     from llm_as_judge.runlog import LogReader
@@ -113,6 +115,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
                 sandbox=str(services.sandbox.describe()),
                 usage=usage_of(logged),
                 seconds={**seconds, "all": time.monotonic() - begun},
+                contrast=Contrast.of(logged.steps),
             )
             write_json(folder.results, result.as_json())
             oracles = (baselines.ORACLE, baselines.DATASET_ORACLE)
@@ -155,6 +158,7 @@ def train(
     rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(terminal.result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(terminal.gain_line(result.gain), highlight=False)
+    console.print(f"Contrast: {result.contrast}", highlight=False)
     console.print(terminal.shapes_table(result.before.shapes, result.after.shapes))
     if result.workflows:
         console.print(terminal.plans_table(result.workflows, result.learned))

@@ -41,7 +41,7 @@ class ModelConfig(Strict):
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale: the output is multiplied by alpha / rank.")
     lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
     lora_target_modules: str | Names = Field("all-linear", description="Modules to adapt: all-linear, list or pattern.")
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+    dtype: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
         description="Precision of the base weights; auto: bfloat16 on CUDA and on CPUs with native support (not "
         "for tiny models), else float32.",
@@ -327,6 +327,12 @@ class Config(Strict):
     def executor_models(self) -> str:
         """The models of all executors, as results show them: ``gpt-oss-20b, strong=gpt-oss-120b``."""
         return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
+
+    @property
+    def hosted(self) -> set[str]:
+        """The models that answer executor or judge in this process; a policy's server answers for its base."""
+        found = {own.model for own in self.endpoints().values() if own.provider == "local"}
+        return found if self.generation.engine == "local" else found - {POLICY}
 
     def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
         """The roles that ``model`` answers in this process or, if it is the policy, on its server."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llm_as_judge.evaluation.intervals import mean, mean_known
-from llm_as_judge.events import RolloutEvent, RunEvent, StepReport
+from llm_as_judge.events import Contrast, RolloutEvent, RunEvent, StepReport
 from llm_as_judge.files import read_json
 from llm_as_judge.runlog import LogReader, bare
 from llm_as_judge.types import Domain, Rollout, in_order
@@ -48,7 +48,7 @@ class Part:
     first: int
     last: int
     line: Line
-    zero_variance: float  # share of groups without contrast
+    contrast: Contrast
     kl: float
     entropy: float
     seconds: float
@@ -58,6 +58,7 @@ class Part:
 class Analysis:
     log: Path
     total: Line
+    contrast: Contrast
     by: Mapping[str, Mapping[str, Line]]  # dimension, key; the most frequent first
     time: Sequence[Part]
 
@@ -80,7 +81,7 @@ def _added(steps: dict[int, list[Rollout]], event: RolloutEvent | RunEvent) -> d
     return steps
 
 
-def _analysis(path: Path, steps: Mapping[int, Sequence[Rollout]], reports: Iterable[StepReport]) -> Analysis:
+def _analysis(path: Path, steps: Mapping[int, Sequence[Rollout]], reports: Sequence[StepReport]) -> Analysis:
     rollouts = [rollout for own in steps.values() for rollout in own]
     by: dict[str, dict[str, Line]] = {}
     for dimension, keys in DIMENSIONS.items():
@@ -93,17 +94,16 @@ def _analysis(path: Path, steps: Mapping[int, Sequence[Rollout]], reports: Itera
     known, numbers = {report.step: report for report in reports}, sorted(steps)
     size = max(1, math.ceil(len(numbers) / _PARTS))
     parts = [numbers[start : start + size] for start in range(0, len(numbers), size)]
-    return Analysis(path, _line(rollouts), by, [_part(part, steps, known) for part in parts])
+    return Analysis(path, _line(rollouts), Contrast.of(reports), by, [_part(part, steps, known) for part in parts])
 
 
 def _part(numbers: Sequence[int], steps: Mapping[int, Sequence[Rollout]], known: Mapping[int, StepReport]) -> Part:
     reports = [known[number] for number in numbers if number in known]
-    groups = sum(report.groups for report in reports)
     return Part(
         first=numbers[0],
         last=numbers[-1],
         line=_line([rollout for number in numbers for rollout in steps[number]]),
-        zero_variance=sum(report.skipped_groups for report in reports) / groups if groups else math.nan,
+        contrast=Contrast.of(reports),
         kl=mean_known([report.kl for report in reports]),
         entropy=mean_known([report.entropy for report in reports]),
         seconds=mean_known([sum(report.seconds.values()) for report in reports]),

@@ -46,10 +46,11 @@ class Row:
     cost: float
     seconds: float
     idle: float  # share of workflows that called no operator
+    lint_valid: float  # share without a fatal finding, whether or not they ran to an answer
 
     def as_json(self) -> dict[str, Any]:
         costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
-        shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran})
+        shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran}) | {"lint_valid": self.lint_valid}
         score = {"score": self.score.value} if self.score else {}
         return {**shares, **score, "datasets": as_json(self.datasets), **costs, "without_operators": self.idle}
 
@@ -63,6 +64,7 @@ def row(name: str, groups: Sequence[Group], plan: Mapping[str, str] | None = Non
     answered = estimate([mean([float(r.valid) for r in group.rollouts]) for group in groups])
     costs = [mean([getattr(r, kind) for r in ran]) for kind in ("tokens", "cost", "seconds")]
     costs.append(mean([float(not rollout.execution.calls) for rollout in ran]))
+    costs.append(mean([float(rollout.execution.outcome != "invalid") for rollout in ran]))
     return Row(name, plan or {}, shares, estimate(shares), mean_score(groups), domains, datasets, answered, *costs)
 
 

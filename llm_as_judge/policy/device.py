@@ -11,12 +11,10 @@ from typing import ParamSpec, TypeVar
 import torch
 
 from llm_as_judge.errors import ConfigError
+from llm_as_judge.policy.limits import SMALL_MODEL
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
-SMALL_MODEL = 20_000_000
 
 #: OpenMP keeps a team of threads for each thread that computes. Once teams have more threads than there are cores,
 #: they sleep between operations: on two cores SmolLM2's products then take 1.3 times as long.
@@ -69,10 +67,7 @@ def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dty
             f"{torch.cuda.get_device_name(device)} has no bfloat16; set model.dtype=float32, or use a card of compute "
             "capability 8.0 or more"
         )
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ConfigError(f'model.dtype={name!r} is not supported; use "auto", "float32", "bfloat16" or "float16"')
-    return dtype
+    return torch.bfloat16 if name == "bfloat16" else torch.float32
 
 
 def fit_threads(device: torch.device, parameters: int) -> None:

@@ -1,5 +1,7 @@
 """How much the policy computes at once. The estimates of ``plan`` use most of these numbers, without torch."""
 
+#: Below this number of parameters, operations are too short for several threads or lower precision to pay off.
+SMALL_MODEL = 20_000_000
 #: Tokens that a forward pass of padded prompts takes at most, unless one prompt is longer.
 PREFILL_TOKENS = 2**14
 #: Tokens of keys and values that a decoding batch holds at most, unless one prompt's sequences need more: 15 GB for

@@ -80,7 +80,8 @@ class LocalServer:
         longest = answerer.context - 1
         if len(prompt) > longest:
             raise PromptRefused(
-                f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise its context",
+                f"{self.root}: the prompt has {len(prompt)} tokens, it reads at most {longest}; raise executor.context "
+                f"or judge.context",
                 "context",
             )
         temperature, top_p = float(body.get("temperature", 1.0)), float(body.get("top_p", 1.0))

@@ -28,7 +28,8 @@ from llm_as_judge.files import read_json
 from llm_as_judge.policy import scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import Encoder
-from llm_as_judge.policy.device import SMALL_MODEL, fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
+from llm_as_judge.policy.limits import SMALL_MODEL
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.quantized import (
     fix_kernels,
@@ -108,7 +109,7 @@ class Policy(Encoder):
         if config.quantization != "none":
             device = resolve_device(config.device)
             dtype = resolve_dtype(config.dtype, device, SMALL_MODEL + 1)
-            options = {"dtype": dtype, **loading_options(config.quantization, device, dtype)}
+            options = {"dtype": dtype, **loading_options(config.quantization, str(device), dtype)}
         tokenizer, base = load_model(path, setting=f"model.model_name={config.model_name!r}", **options)
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from llm_as_judge.policy.device import SMALL_MODEL
+from llm_as_judge.policy.limits import SMALL_MODEL
 
 #: Rows that the layout is chosen for.
 _ROWS = 16

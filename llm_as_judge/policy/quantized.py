@@ -3,30 +3,29 @@
 Only the decoder's linear layers are quantized; embedding, head and norms keep the model's own precision.
 """
 
-import importlib.util
+import importlib
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, refusing
 
 Quantization = Literal["none", "nf4", "int8"]
 _WEIGHTS = "adapter_model.safetensors"
 _KEY = "quantization"
 
 
-def loading_options(kind: Quantization, device: torch.device, dtype: torch.dtype) -> dict[str, Any]:
+def loading_options(kind: Quantization, device: str, dtype: Any) -> dict[str, Any]:
     """Arguments of ``from_pretrained`` that quantize while loading. Raises ``ConfigError`` if this machine cannot."""
     from transformers import BitsAndBytesConfig
 
-    if importlib.util.find_spec("bitsandbytes") is None:
-        cure = "install it: python -m pip install 'llm-as-judge[quantized]'"
-        raise ConfigError(f"model.quantization={kind} needs the package bitsandbytes; {cure}")
-    if device.type not in ("cuda", "cpu"):
-        raise ConfigError(f"model.quantization={kind} works on cuda and cpu, not on model.device={device.type}")
+    cure = "install it: python -m pip install 'llm-as-judge[quantized]'"
+    with refusing(ConfigError, f"model.quantization={kind} needs the package bitsandbytes", cure):
+        importlib.import_module("bitsandbytes")
+    if device == "mps":
+        raise ConfigError(f"model.quantization={kind} works on cuda and cpu, not on model.device={device}")
     if kind == "nf4":
         quantized = BitsAndBytesConfig(  # type: ignore[no-untyped-call]
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype

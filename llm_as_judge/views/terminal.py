@@ -192,11 +192,11 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
         estimates = map(interval, (row.overall, *(row.domains.get(d) for d in domains)))
         points = "" if difference is None else signed(difference, 100, 1)
         costs = f"{row.tokens:.0f}", f"{row.cost:.3g}", f"{row.seconds:.2f}"
-        shown = percent(row.ran.value), percent(row.idle), *(cell(row) for cell in further.values())
-        rows.append((row.name, *estimates, *costs, *shown, points))
+        shares = map(percent, (row.lint_valid, row.ran.value, row.idle))
+        rows.append((row.name, *estimates, *costs, *shares, *(cell(row) for cell in further.values()), points))
     names = (
-        "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "ran to an answer %", "no operator %",
-        *further, f"{policy} minus this, points",
+        "percent right [95 %]", "overall", *domains, "tokens", "cost", "seconds", "lint-valid %", "ran to an answer %",
+        "no operator %", *further, f"{policy} minus this, points",
     )  # fmt: skip
     datasets = list(dict.fromkeys(name for one in compared for name in one.row.datasets))
     if len(datasets) <= len(domains):

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from llm_as_judge.evaluation.analysis import Analysis, Line
 from llm_as_judge.evaluation.intervals import mean_known
+from llm_as_judge.events import Contrast
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import in_order
 from llm_as_judge.views.terminal import figure, make_table, percent
@@ -31,6 +32,7 @@ _WIDTH = 60  # steps in the small curve
 def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
     total = analysis.total
     yield Text(f"{analysis.log}: {total.rollouts:,} rollouts, cost {total.cost:.4g} with cached replies")
+    yield Text(f"contrast: {analysis.contrast}")
     named = [*total.executors] if any(total.executors) else []
     used = [f"{name or 'default'}, calls/tokens" for name in named]
     headings = ("rollouts", "right", "valid", "reward", "tokens", *used)
@@ -44,9 +46,9 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
             table.caption = f"and {len(lines) - _ROWS:,} more (--json shows all)"
         if lines:
             yield table
-    table = make_table("over time", "steps", *headings, "zero variance", "kl", "entropy", "s a step")
+    table = make_table("over time", "steps", *headings, "contrast", "kl", "entropy", "s a step")
     for part in analysis.time:
-        own = (percent(part.zero_variance), figure(part.kl, ".3f"), figure(part.entropy, ".3f"))
+        own = (percent(part.contrast.share), figure(part.kl, ".3f"), figure(part.entropy, ".3f"))
         table.add_row(f"{part.first}-{part.last}", *line_cells(part.line, named), *own, figure(part.seconds, ".1f"))
     yield table
 
@@ -86,8 +88,6 @@ def look_at_log(reader: LogReader) -> Look:
     pace = statistics.median(gaps) if gaps else math.nan  # a resumed run has a pause among its steps
     making = seconds.get("generate", 0.0) + seconds.get("execute", 0.0)
     tokens = mean_known([(step.executor_tokens + step.completion_tokens) * step.rollouts for step in recent])
-    groups = sum(step.groups for step in recent)
-    zero_variance = sum(step.skipped_groups for step in recent) / groups if groups else math.nan
     names = in_order(domain for step in recent for domain in step.domain_accuracy)
     domains = {d: mean_known([step.domain_accuracy.get(d, math.nan) for step in recent]) for d in names}
     kinds = ("reward_mean", "accuracy", "valid_rate")
@@ -96,7 +96,7 @@ def look_at_log(reader: LogReader) -> Look:
         "reward": f"{figure(reward, '.2f')}  {curve([step.reward_mean for step in steps])}",
         "right": f"{percent(right)} %   {_shares(domains)}",
         "valid": f"{percent(valid)} %",
-        "zero variance": f"{percent(zero_variance)} % of the groups",
+        "contrast": str(Contrast.of(recent)),
         "unscored": f"{sum(step.unscored for step in steps):,} rollouts of the run",
         "tokens/s": f"{figure(tokens / making if making else math.nan, ',.0f')} of policy and executor in rollouts",
         "seconds a step": f"{sum(seconds.values()):.1f}   {'  '.join(f'{p} {s:.1f}' for p, s in seconds.items())}",

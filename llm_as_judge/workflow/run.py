@@ -226,6 +226,7 @@ class _Call:
             except PromptRefused as error:
                 who = f"executor {self.executor}" if self.executor else "the executor"
                 why = f"does not fit {who}'s context" if error.cause == "context" else f"is refused by {who}"
+                why += f" ({error})" if config.provider == "local" else ""  # another's text may have addresses
                 raise WorkflowError(f"{self.name}: a prompt of {len(prompt)} characters {why}") from error
             reserved.tokens, reserved.cost = reply.prompt_tokens + reply.completion_tokens, reply.cost
         self.exchanges.append(replace(reply, prompt=cut(prompt, KEPT), reply=cut(reply.reply, KEPT)))

@@ -1,6 +1,7 @@
 """The self-test: a line without a GPU, every part on the CPU, and a failure that is reported."""
 
 import json
+import os
 import platform
 import re
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 from helpers.cli import CommandLine
 from helpers.finished import as_options
+
+from llm_as_judge.commands import selftest
+from llm_as_judge.config.loading import load_config
 
 
 def report_in(folder: Path) -> Any:
@@ -32,6 +36,14 @@ def test_a_failing_part_is_reported_with_why(tmp_path: Path, cli: CommandLine, m
     (failed,) = [part for part in report["parts"] if not part["ok"]]
     assert report["ok"] is False and failed["name"] == "doctor: executor" and "127.0.0.1:9" in failed["detail"]
     assert "| doctor: executor | fail | " in re.sub(" +", " ", (tmp_path / f"gpu/{platform.node()}.md").read_text())
+
+
+def test_parts_find_the_checkout_and_what_the_user_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "added.py").write_text("")
+    code = "import added, llm_as_judge, os; print(os.environ['PYTHONPATH'])"
+    line = selftest._run([["-P", "-c", code]], tmp_path / "log", load_config("config/embedded.yaml"))
+    assert line.endswith(f": {Path(selftest.__file__).parents[2]}{os.pathsep}{tmp_path}")
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from llm_as_judge.commands.warmup_pairs import Pairs
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import BudgetConfig, Config
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME
-from llm_as_judge.errors import BudgetSpent, DataError
+from llm_as_judge.errors import BudgetSpent, ConfigError, DataError
 from llm_as_judge.evaluation.written import Written
 from llm_as_judge.events import RunEvent, UsageEvent
 from llm_as_judge.grpo_trainer import GRPOTrainer
@@ -42,7 +42,7 @@ from llm_as_judge.workflow.prompt import Layer1
 def test_train_measures_before_and_after_and_writes_log_results_and_checkpoints(finished_run: FinishedRun) -> None:
     for words in (
         "untrained policy", "trained policy", "single call everywhere", "per-domain oracle", "step 2/2",
-        "step 2  validation: right", "Trained minus untrained policy:", "Models asked",
+        "step 2  validation: right", "Trained minus untrained policy:", "Contrast: ", "Models asked",
     ):  # fmt: skip
         assert words in finished_run.printed
     before, short, _ = finished_run.printed.partition("--set baselines=none")
@@ -323,6 +323,10 @@ def test_one_model_in_both_roles_resumes_to_the_same_run(tmp_path: Path, monkeyp
         async with open_training(config, resume=resume) as training:
             await training.train()
 
+    settings = run_settings(tmp_path / "short", "http://127.0.0.1:9/v1", **{**local, "executor.context": 64})
+    with pytest.raises(ConfigError, match=r"the prompt has \d+ tokens, it reads at most 63; raise executor\.context"):
+        asyncio.run(run_steps(load_config(EMBEDDED, settings), resume=False))
+    assert not list((tmp_path / "short").rglob("*.jsonl")), "before the first step, which no workflow could pass"
     whole, resumed = run("whole", 2), run("resumed", 1, 2)
     assert whole == resumed
     assert len(whole[1]) == 8 and any(tokens for *_, tokens, _, _ in whole[1]), "workflows asked the executor"

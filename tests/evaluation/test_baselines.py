@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import pytest
 from helpers.rollouts import Bench, alone, problem, rollout
 
-from llm_as_judge.evaluation.baselines import Matrix, Row, measure, rows
-from llm_as_judge.types import Question
+from llm_as_judge.evaluation.baselines import Matrix, Row, measure, row, rows
+from llm_as_judge.evaluation.comparison import Compared
+from llm_as_judge.types import Outcome, Question
+from llm_as_judge.views.terminal import comparison_table
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 PROBLEMS = [problem("m1", "math"), problem("m2", "math"), problem("c1", "code"), problem("q1", "qa")]
@@ -55,6 +57,21 @@ def test_every_row_is_what_its_name_says_without_unscored_answers() -> None:
     found = by_name(matrix(direct=(None, None, None, None), program=(True, True, False, False)))
     for name in ("per-domain oracle", "best single workflow everywhere"):
         assert set(found[name].plan.values()) == {"program"}
+
+
+def test_the_table_tells_lint_valid_workflows_from_those_that_ran_to_an_answer() -> None:
+    ended: list[tuple[bool | None, Outcome]] = [
+        (True, "finished"),
+        (False, "invalid"),
+        (False, "raised"),
+        (None, "fault"),
+    ]
+    groups = alone([rollout(p, right, outcome=end) for p, (right, end) in zip(PROBLEMS, ended, strict=True)])
+    made = Compared(row("policy", groups), None)
+    headings, _, line = ([c.strip() for c in li.split("|")] for li in comparison_table([made]).splitlines())
+    cells = dict(zip(headings, line, strict=True))
+    assert [cells[name] for name in ("lint-valid %", "ran to an answer %", "no operator %")] == ["67", "25", "0"]
+    assert made.as_json()["lint_valid"] == 2 / 3
 
 
 async def test_every_plan_runs_on_every_problem() -> None:

@@ -4,6 +4,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from llm_as_judge.config.loading import load_config
+from llm_as_judge.config.schema import Config
+
 EMBEDDED = "config/embedded.yaml"  # found from any folder
 #: Examples are shown in the second step.
 EVERY_PART = {"prompt_max_length": 2048, "lookahead": 0, "experience_buffer.top_k": 1}
@@ -39,6 +42,14 @@ class FinishedRun:
         """The same run in another folder, to change."""
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         return FinishedRun(folder, self.address, self.printed)
+
+
+def documented_24gb(root: Path, folder: Path) -> Config:
+    """The configuration that docs/training.md gives for one 24 GB card; its data do not exist."""
+    text = (root / "docs/training.md").read_text("utf-8").partition("### One 24 GB card")[2]
+    file = folder / "one_24gb.yaml"
+    file.write_text(text.partition("```yaml\n")[2].partition("```")[0], "utf-8")
+    return load_config(file, ["train_dataset=none.jsonl"])
 
 
 def as_options(overrides: list[str]) -> list[str]:

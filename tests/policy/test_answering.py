@@ -156,7 +156,7 @@ async def test_replies_have_the_form_of_a_servers() -> None:
         assert (await client.chat("5 6 7", max_tokens=2)).completion_tokens <= 2
         with pytest.raises(RequestRefused, match="response_format: not supported"):
             await client.chat("5", response_format={"type": "json_object"})
-        with pytest.raises(PromptRefused, match=r"has 402 tokens, it reads at most 299; raise its context"):
+        with pytest.raises(PromptRefused, match=r"has 402 tokens, it reads at most 299; raise executor.context"):
             await client.chat("5 " * 400)
         assert client.usage.calls == 12 and client.usage.cached == 1 and client.usage.failed == 2
 

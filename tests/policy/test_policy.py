@@ -1,5 +1,6 @@
 """Scoring, the adapter, the reference and the settings of a policy, and its chat templates."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from helpers.tiny import NumberTokenizer, logprobs_of, random_completions, tiny_policy
 from jinja2 import Environment
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.policy.chat import chat_ids, text_of
@@ -73,10 +75,20 @@ def test_wrong_settings_are_named() -> None:
         policy.encode(Prompt("4 5", "6 7"))
     with pytest.raises(ConfigError, match=r"model\.model_name='/nowhere'"):
         Policy.load("/nowhere", ModelConfig(model_name="/nowhere"))
-    with pytest.raises(ConfigError, match=r"model\.dtype='float33'"):
-        resolve_dtype("float33", torch.device("cpu"), 1)
     with pytest.raises(ValueError, match="at least one token"):
         logprobs_of(tiny_policy(), [Completion("", (1,), (), (), "length")])
+
+
+def test_bfloat16_is_refused_where_the_card_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    for capability, ok in (((7, 5), False), ((8, 0), True)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
+        for name in ("auto", "bfloat16"):
+            with nullcontext() if ok else pytest.raises(ConfigError, match="T4 has no bfloat16; set model"):
+                assert resolve_dtype(name, torch.device("cuda"), 1) == torch.bfloat16
+        assert resolve_dtype("float32", torch.device("cuda"), 1) == torch.float32
+    with pytest.raises(ConfigError, match=r"model\.dtype = 'float16': Input should be 'auto', 'float32' or 'bfloat16'"):
+        load_config(None, ["model.dtype=float16"])  # there is no loss scaling
 
 
 def test_broken_adapters_are_refused_and_strange_ones_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

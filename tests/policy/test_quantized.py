@@ -1,6 +1,7 @@
 """A base in 4 or 8 bits: one base for sampling, update and reference; adapters that say what they were trained on."""
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -120,12 +121,12 @@ def test_a_merge_is_into_the_weights_as_they_are(here: Path, monkeypatch: pytest
 
 def test_what_cannot_be_quantized_is_refused_before_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match=r"model\.device=mps"):
-        quantized.loading_options("nf4", torch.device("mps"), torch.bfloat16)
+        quantized.loading_options("nf4", "mps", "bfloat16")
     words = command(load_config(None, ["model.quantization=nf4"]), "weights", "name", "bfloat16")
     assert words[words.index("--quantization") + 1] == words[words.index("--load-format") + 1] == "bitsandbytes"
     with pytest.raises(ConfigError, match="vLLM quantizes to nf4 only"):
         command(load_config(None, ["model.quantization=int8"]), "weights", "name", "bfloat16")
-    monkeypatch.setattr(quantized.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
     monkeypatch.setattr(model, "load_model", lambda *a, **k: pytest.fail("loaded"))
     with pytest.raises(ConfigError, match=r"llm-as-judge\[quantized\]"):
         Policy.load("nowhere", ModelConfig(quantization="nf4", device="cpu"))

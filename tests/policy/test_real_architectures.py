@@ -33,7 +33,10 @@ BUDGET = 16_384
 QWEN25 = ModelSizes(3584, 18944, 28, 28, 4, 128, 152_064, False)
 QWEN3 = ModelSizes(4096, 12288, 36, 32, 8, 128, 151_936, False)
 SETTINGS = ModelConfig(dtype="bfloat16", gradient_checkpointing=True, lora_rank=64, lora_alpha=64, device="cpu")
-NEW_TOKENS = 1024
+#: Groups, completions of each, tokens that begin all prompts, own tokens of a prompt, least and most of a completion.
+LONG = (3, 4, 2200, 1500, 400, 1000)
+#: The largest of the configuration for one 24 GB card in docs/training.md; as little as possible is shared.
+DOCUMENTED = (4, 6, 300, 1500, 512, 512)
 #: Products of at least this many elements must be in bfloat16; the loss computes small ones in float32.
 LARGE = 2**20
 
@@ -82,19 +85,19 @@ def converted(module: nn.Module, convert: Callable[[torch.Tensor], torch.Tensor]
     return module
 
 
-def sampled(groups: int, members: int) -> list[Completion]:
-    """Prompts of 3,700 tokens, 2,200 of them shared by all; completions of 400 to 1,000 tokens."""
+def sampled(groups: int, members: int, shared: int, own: int, least: int, most: int) -> list[Completion]:
+    """Prompts of ``shared`` tokens that begin all and ``own``; completions of ``least`` to ``most`` tokens."""
     draw = Random(0)
 
     def tokens(count: int) -> tuple[int, ...]:
         return tuple(draw.randrange(1000) for _ in range(count))
 
-    shared, found = tokens(2200), []
+    system, found = tokens(shared), []
     for _ in range(groups):
-        own = tokens(1500)
+        prompt = system + tokens(own)
         for _ in range(members):
-            ids = tokens(draw.randint(400, 1000))
-            found.append(Completion("", shared + own, ids, (0.0,) * len(ids), "stop", 0))
+            ids = tokens(draw.randint(least, most))
+            found.append(Completion("", prompt, ids, (0.0,) * len(ids), "stop", 0))
     return found
 
 
@@ -132,48 +135,63 @@ def in_four_bits(base: Any) -> Any:
     return base
 
 
-def test_an_evaluation_of_long_prompts_needs_the_planned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The prefill of each batch, and its decoding step with the longest cache."""
+@pytest.mark.parametrize(
+    ("kind", "count", "group", "shared", "least", "most", "response"),
+    [("none", 64, 1, 2200, 1500, 2700, 1024), ("nf4", 64, 1, 300, 900, 1500, 512), ("nf4", 4, 6, 300, 1500, 1500, 512)],
+)
+def test_sampling_and_an_evaluation_of_long_prompts_need_the_planned_memory(
+    kind: str,
+    count: int,
+    group: int,
+    shared: int,
+    least: int,
+    most: int,
+    response: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The prefill of each batch, and its decoding step with the longest cache; with nf4 as documented for 24 GB."""
     monkeypatch.setattr(nn.Module, "_apply", converted)
     monkeypatch.setattr(prefill, "kernel_for", lambda device: "dense")
     draw = Random(0)
-    shared = [draw.randrange(1000) for _ in range(2200)]
-    prompts = [shared + [draw.randrange(1000) for _ in range(draw.randint(1500, 2700))] for _ in range(64)]
-    needed = [len(prompt) + NEW_TOKENS for prompt in prompts]
+    system = [draw.randrange(1000) for _ in range(shared)]
+    prompts = [system + [draw.randrange(1000) for _ in range(draw.randint(least, most))] for _ in range(count)]
+    needed = [len(prompt) + group * response for prompt in prompts]
     with FakeTensorMode(allow_non_fake_inputs=True), Watch() as watch, torch.no_grad():
         base = AutoModelForCausalLM.from_config(architecture(Qwen2Config, QWEN25), dtype=torch.bfloat16)
-        policy = Policy(base, None, SETTINGS)
+        policy = Policy(in_four_bits(base) if kind == "nf4" else base, None, SETTINGS)
         weights = watch.bytes
+        watch.peak = weights
         for places in padded_batches(needed, local.CACHE_TOKENS):
             with policy.generation_weights(), own_precision(base):
                 chunk = [prompts[place] for place in places]
-                hidden, store = prefill.prefill(base, chunk, 1, capacity=NEW_TOKENS)
+                hidden, store = prefill.prefill(base, chunk, group, capacity=response)
                 base.set_attn_implementation(attention.DECODE)
-                store.length = NEW_TOKENS - 1
-                store.at.fill_(NEW_TOKENS - 1)
-                ids = torch.zeros(len(chunk), 1, dtype=torch.long)
+                store.length = response - 1
+                store.at.fill_(response - 1)
+                ids = torch.zeros(len(chunk) * group, 1, dtype=torch.long)
                 states = base.get_decoder()(
                     input_ids=ids, position_ids=store.next_positions()[:, None], use_cache=False, store=store
                 )
-                logits, chances = logits_of(base, states.last_hidden_state[:, 0]), torch.rand(len(chunk)).double()
+                logits, chances = logits_of(base, states.last_hidden_state[:, 0]), torch.rand(len(ids)).double()
                 local.draw(logits, Sampling(0.3, 0.95), chances)
                 del hidden, store, states, logits
     assert watch.products == {torch.bfloat16}
-    planned = sampling_memory(QWEN25, "bfloat16", len(prompts), 1, len(shared), max(map(len, prompts)), NEW_TOKENS)
+    planned = sampling_memory(QWEN25, "bfloat16", count, group, shared, max(map(len, prompts)), response)
     assert planned == pytest.approx(watch.peak - weights, rel=0.1), (planned / 1e9, (watch.peak - weights) / 1e9)
 
 
 @pytest.mark.parametrize(
-    ("make", "shape", "kind"),
-    [(Qwen2Config, QWEN25, "none"), (Qwen3Config, QWEN3, "none"), (Qwen2Config, QWEN25, "nf4")],
+    ("make", "shape", "kind", "sizes"),
+    [(Qwen2Config, QWEN25, "none", LONG), (Qwen3Config, QWEN3, "none", LONG), (Qwen2Config, QWEN25, "nf4", DOCUMENTED)],
 )
 def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
-    make: Any, shape: ModelSizes, kind: str, monkeypatch: pytest.MonkeyPatch
+    make: Any, shape: ModelSizes, kind: str, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "_apply", converted)
     monkeypatch.setattr(scoring, "CPU_ROW_TOKENS", BUDGET)  # as on a GPU
-    completions = sampled(groups=3, members=4)
-    tree = plan([c.prompt_ids for c in completions], [c.token_ids for c in completions])
+    completions = sampled(*sizes)
+    together = completions[: 3 * sizes[1]]  # groups that are forwarded at once
+    tree = plan([c.prompt_ids for c in together], [c.token_ids for c in together])
     scored = tree.edge.numel()
     assert tree.unique_tokens < BUDGET
     with FakeTensorMode(allow_non_fake_inputs=True), Watch() as watch:

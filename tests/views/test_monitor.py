@@ -19,7 +19,7 @@ from helpers.run_logs import write
 from rich.console import Console
 
 from llm_as_judge.evaluation.analysis import DIMENSIONS, Analysis, analyze_log
-from llm_as_judge.events import EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
+from llm_as_judge.events import Contrast, EvalEvent, Event, RolloutEvent, RunEvent, StepReport, UsageEvent
 from llm_as_judge.runlog import LogReader
 from llm_as_judge.types import Exchange, Execution, Finding, OperatorCall, Reward, Verdict
 from llm_as_judge.views.watch import curve, look_at_log, look_panel
@@ -49,7 +49,8 @@ def test_figures_are_means_over_the_last_steps(tmp_path: Path) -> None:
     assert (found.run, found.step, found.total, found.done, found.left_s) == ("run-1", 12, 20, False, 8 * 5.0)
     assert found.figures["reward"].startswith(f"{sum(range(3, 13)) / 10:.2f}  ▁")
     assert {**found.figures, "reward": ""} == {
-        "reward": "", "right": "50 %   math 25", "valid": "75 %", "zero variance": "25 % of the groups",
+        "reward": "", "right": "50 %   math 25", "valid": "75 %",
+        "contrast": "75 % of the groups, 240 executor tokens for each",
         "unscored": "24 rollouts of the run", "tokens/s": "200 of policy and executor in rollouts", "cost": "3.5",
         "seconds a step": "5.0   generate 1.0  execute 3.0  update 1.0", "validation": "step 8: overall 62",
     }  # fmt: skip
@@ -134,7 +135,8 @@ def ran(step: int = 1, correct: bool | None = True, reward: float | None = 8.0, 
 
 def report(step: int) -> StepReport:
     seconds = {"generate": 2.0, "update": 3.0}
-    return StepReport(step=step, groups=4, skipped_groups=1, kl=0.5, entropy=1.0, seconds=seconds)
+    counts = {"groups": 4, "skipped_groups": 1, "rollouts": 8, "executor_tokens": 90.0}
+    return StepReport(step=step, **counts, kl=0.5, entropy=1.0, seconds=seconds)  # type: ignore[arg-type]
 
 
 def logged(path: Path, *events: Event) -> Analysis:
@@ -164,7 +166,7 @@ def test_figures_are_those_computed_by_hand(tmp_path: Path) -> None:
         "wrong answer": 1, "raised: ValueError": 1, "unscored: ProviderError": 1, "unscored: no verdict in N tokens": 1,
     }  # fmt: skip
     (part,) = found.time
-    assert (part.first, part.last, part.zero_variance, part.kl, part.seconds) == (1, 1, 0.25, 0.5, 5.0)
+    assert (part.first, part.last, part.contrast, part.kl, part.seconds) == (1, 1, Contrast(0.75, 240.0), 0.5, 5.0)
 
 
 def test_a_step_done_again_counts_once_and_time_is_cut_into_ten_parts(tmp_path: Path) -> None:
@@ -208,4 +210,5 @@ def test_every_dimension_has_its_table_and_hostile_names_are_text(logs: Path, cl
     logged(logs / "nano/all.jsonl", hostile, ran(lint=["W301"], correct=False, executor="strong"), report(1))
     printed = cli("analyze", "all")
     assert not [dimension for dimension in DIMENSIONS if f"by {dimension}" not in printed]
-    assert "over time" in printed and "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed
+    assert "over time" in printed and "contrast: 75 % of the groups, 240 executor tokens for each" in printed
+    assert "[red]x[/red]" in printed and "[/]" in printed and "\x1b" not in printed

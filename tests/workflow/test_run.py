@@ -84,6 +84,12 @@ def test_an_invalid_text_is_not_run_and_incomplete_replies_are_marked(run: Run) 
     execution = run(TEXTS["answer"], llm=Script(error=error))
     assert execution.outcome == "raised" and "does not fit the executor's context" in execution.error
     assert "127.0.0.1" not in execution.error
+    error = PromptRefused("it reads at most 63; raise executor.context", "context")
+    here = EndpointConfig(provider="local", model="policy")
+    assert (
+        "(it reads at most 63; raise executor.context)"
+        in run(TEXTS["answer"], llm=Script(error=error), executor=here).error
+    )
 
 
 CHAINS = TABLES["CHAINS"]
