@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the nano executor and policy anew: sh scripts/pretrain.sh PYTHON [options of scripts/nano/pretrain.py]
+# Makes the nano executors and policies anew: sh scripts/pretrain.sh PYTHON [options of scripts/nano/pretrain.py]
 # An interrupted run resumes from its checkpoint. On two cores with bfloat16 instructions it takes an hour and a half.
 set -eu
 python=$1
@@ -11,3 +11,9 @@ weights=llm_as_judge/embedded/weights
 "$python" scripts/nano/pretrain.py --workers 2 "$@"
 "$python" scripts/nano/pretrain.py --export "$weights/executor"
 "$python" scripts/nano/warm_start.py --out "$weights/policy"
+# The world with two executors: config/two_executors.yaml.
+small=checkpoints/nano-small
+"$python" scripts/nano/pretrain.py --out "$small" --size small --tokens 16e6
+"$python" scripts/nano/pretrain.py --out "$small" --size small --export "$weights/small"
+rm "$weights"/small/tokenizer* "$weights/small/chat_template.jinja"  # those of the executor
+"$python" scripts/nano/warm_start.py --init "$weights/policy" --config config/two_executors.yaml --out "$weights/policy_two"

@@ -1,7 +1,7 @@
-"""OpenAI-compatible endpoint of the nano executor: ``llm-as-judge embedded serve``, or a child process of a run.
+"""OpenAI-compatible endpoint of the nano executors: ``llm-as-judge embedded serve``, or a child process of a run.
 
-Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. One engine thread decodes all requests together;
-requests join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
+Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. A thread for each model decodes all its requests together;
+they join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
 log-probabilities) are refused, not ignored.
 """
 
@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import torch
@@ -29,6 +30,8 @@ from llm_as_judge.llm.protocol import Body, Message, RequestError, body_of, chec
 WEIGHTS = Path(__file__).parent / "weights"
 EXECUTOR = WEIGHTS / "executor"
 MODEL_NAME = "nano-executor"
+#: A less able executor with the same tokenizer, loaded at its first request (``config/two_executors.yaml``).
+MODELS = {MODEL_NAME: EXECUTOR, "nano-small": WEIGHTS / "small"}
 DEFAULT_MAX_TOKENS = 200
 _START_SECONDS = 120.0
 _UNSUPPORTED = ("stream", "tools", "functions", "tool_choice", "stop", "logprobs", "logit_bias")
@@ -85,14 +88,14 @@ class Service:
             raise ConfigError(f"no weights in {EXECUTOR}: reinstall the package, or run `make pretrain`")
         self.tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
         self._marks = {role: int(self.tokenizer.token_to_id(f"<|{mark}|>") or 0) for role, mark in _ROLES.items()}
-        self.batcher = Batcher(NanoEngine(EXECUTOR))
-        longest = max(map(len, self.tokenizer.get_vocab()))
-        self._most_chars = longest * self.batcher.engine.max_length  # a longer prompt cannot fit
+        self.batcher = cache(lambda model: Batcher(NanoEngine(MODELS[model])))
+        self._most = self.batcher(MODEL_NAME).engine.max_length - 1  # tokens of a prompt
+        self._longest = max(map(len, self.tokenizer.get_vocab()))
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
         texts = [message.text for message in messages]
-        total, most = sum(map(len, texts)), self.batcher.engine.max_length - 1
-        if total > self._most_chars:  # refused before they are tokenised
+        total, most = sum(map(len, texts)), self._most
+        if total > self._longest * most:  # refused before they are tokenised
             raise RequestError(f"the prompt has {total} characters; this model reads at most {most} tokens")
         parts = [self.tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
         ids = [i for m, part in zip(messages, parts, strict=True) for i in (self._marks[m.role], *part)]
@@ -101,12 +104,12 @@ class Service:
         return [*ids, self._marks["assistant"]]
 
     async def chat(self, http: web.Request) -> web.Response:
-        body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [MODEL_NAME], _UNSUPPORTED)
+        body = checked({"model": MODEL_NAME} | await body_of(http), ChatBody, [*MODELS], _UNSUPPORTED)
         prompt, seed = self._prompt(body.messages), body.seed
         limit = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS
         seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
         waiting = (Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds)
-        requests = await asyncio.gather(*map(self.batcher.complete, waiting))
+        requests = await asyncio.gather(*map(self.batcher(body.model).complete, waiting))
         choices = [
             {
                 "index": i,
@@ -115,7 +118,7 @@ class Service:
             }
             for i, r in enumerate(requests)
         ]
-        return protocol.reply(MODEL_NAME, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
+        return protocol.reply(body.model, choices, len(requests[0].prompt), sum(len(r.output) for r in requests))
 
 
 def serve(host: str, port: int, ready: Callable[[str], None]) -> None:
@@ -126,7 +129,7 @@ def serve(host: str, port: int, ready: Callable[[str], None]) -> None:
     torch.set_num_threads(1)
     with protocol.bound(host, port) as (sock, address):
         service = Service()
-        app = protocol.application(service.chat, [MODEL_NAME], lambda: len(service.batcher.engine.active))
+        app = protocol.application(service.chat, [*MODELS], lambda: len(service.batcher(MODEL_NAME).engine.active))
         web.run_app(app, sock=sock, print=lambda _: ready(address), access_log=None)
 
 

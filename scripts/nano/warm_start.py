@@ -5,6 +5,8 @@ problem, so that the choice is left to GRPO. Two more losses let GRPO choose by 
 the policy answers the executor's conversations, and at the tokens that decide the draft and the ending, hidden states
 are as similar as the problems' worked solutions are (``alignment``). The first update of a policy moves problems with
 similar hidden states together; without the loss all problems of a domain look alike there and get one workflow.
+
+With ``--init`` and ``--config``, a policy that writes the shapes learns to name one of that configuration's executors.
 """
 
 import argparse
@@ -25,6 +27,7 @@ from torch import Tensor
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from world.generate import KINDS, solved
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.policy import tree as prefix_tree
 from llm_as_judge.policy.attention import ATTENTION, Tree, kernel_for, row_hidden
@@ -46,7 +49,7 @@ class Round:
     plans: int  # workflows per problem
     conversations: int
     learning_rate: float
-    spread: float = 0.0  # moves the names of drafts and of endings apart by this factor, and keeps them there
+    spread: float = 0.0  # moves the names of what is learned apart by this factor, and keeps them there
 
 
 #: Read, write, and write without mistakes, which the much larger gradients of conversations prevent. One long round
@@ -58,6 +61,8 @@ ROUNDS = (
     Round(400, 6, 0, 8e-4),
     Round(160, 4, 0, 1e-3, spread=8.0),
 )
+CHOOSING = (Round(180, 6, 0, 1.2e-3), Round(120, 4, 0, 1e-3, spread=8.0))  # for executors, from a policy of ROUNDS
+DEFAULT = "big"  # what a comment calls the default executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,7 @@ class Settings:
     deciding: float = 0.2  # more weight for the tokens that decide, where other words than the names cling longest
     seed: int = 0
     init: Path | None = None  # a policy to start from
+    config: Path | None = None  # has the executors to choose among
     pool: int = 500  # problems per kind
 
 
@@ -91,7 +97,7 @@ class Example:
 class Drawn:
     prompts: list[list[int]] = field(default_factory=list)
     workflows: list[list[int]] = field(default_factory=list)
-    decisions: list[tuple[int, int]] = field(default_factory=list)  # of each workflow
+    decisions: list[list[int]] = field(default_factory=list)  # of each workflow: completion tokens before its names
     features: Tensor = field(default_factory=lambda: torch.zeros(0))  # [problems, d]
 
 
@@ -110,14 +116,16 @@ def features(solutions: Sequence[Sequence[int]]) -> Tensor:
 class Examples:
     """Token ids of prompts, of workflows for them, and of conversations."""
 
-    def __init__(self, folder: Path, seed: int, pool: int) -> None:
-        self.tokenizer = load_tokenizer(str(folder))
-        self.r = Random(f"warm start/{seed}")
-        self.layer1 = Layer1(WorkflowConfig(prompt="short"))
+    def __init__(self, settings: Settings) -> None:
+        self.tokenizer = load_tokenizer(str(settings.tokenizer))
+        self.r = Random(f"warm start/{settings.seed}")
+        choices = load_config(settings.config).choices if settings.config else {}
+        self.executors = list(choices)
+        self.layer1 = Layer1(WorkflowConfig(prompt="short"), choices=choices)
         self.pools: list[list[Example]] = []
         for domain in DOMAINS:
             for kind in KINDS[domain]:
-                self.pools.append([self._example(domain, kind) for _ in range(pool)])
+                self.pools.append([self._example(domain, kind) for _ in range(settings.pool)])
         self.features = features([example.solution for own in self.pools for example in own])
 
     def ids(self, text: str) -> list[int]:
@@ -129,16 +137,23 @@ class Examples:
         prompt = [SYSTEM_ID, *self.ids(made.system), USER_ID, *self.ids(made.user), ASSISTANT_ID]
         return Example(prompt, domain, self.ids(solution))
 
-    def decisions(self, shape: Shape, domain: Domain) -> tuple[int, int]:
-        """Numbers of completion tokens before those that name the draft and the ending."""
-        source = workflow(shape, domain)
-        draft, ending = (source[: source.index(f" {name}\n")] for name in (shape.draft, shape.ending))
-        return len(self.ids(draft)), len(self.ids(ending))
+    def written(self, shape: Shape, domain: Domain) -> tuple[str, list[int]]:
+        """The shape as a workflow, of one executor if there are several, and the places of the names that decide."""
+        source, deciding = workflow(shape, domain), [shape.draft, shape.ending]
+        if self.executors:
+            executor = self.r.choice(self.executors)
+            deciding.insert(1, executor or DEFAULT)
+            source = source.replace(f": {shape.draft}\n", f": {shape.draft}\n        # {deciding[1]}\n", 1)
+            source = source.replace("(self.llm)", f"(self.llm, model={executor!r})" if executor else "(self.llm)")
+        return source, [len(self.ids(source[: source.index(f" {name}\n")])) for name in deciding]
 
-    def names(self) -> Tensor:
-        """[2, 4] tokens of the names of drafts, and of endings."""
-        drafts, endings = (sorted({getattr(shape, of) for shape in SHAPES.values()}) for of in ("draft", "ending"))
-        return torch.tensor([[self.ids(f" {name}")[0] for name in names] for names in (drafts, endings)])
+    def names(self) -> tuple[Tensor, Tensor]:
+        """[groups, n] tokens of names that the policy knows, and of those that it learns: drafts and endings, or
+        executors."""
+        parts = [sorted({getattr(shape, of) for shape in SHAPES.values()}) for of in ("draft", "ending")]
+        shapes = torch.tensor([[self.ids(f" {name}")[0] for name in names] for names in parts])
+        chosen = torch.tensor([[self.ids(f" {name or DEFAULT}")[0] for name in self.executors]])
+        return (shapes, chosen) if self.executors else (shapes[:0], shapes)
 
     def draw(self, count: int, plans: int) -> Drawn:
         """``count`` problems with ``plans`` different shapes each."""
@@ -150,8 +165,9 @@ class Examples:
             places.append(kind * len(self.pools[0]) + number)
             for shape in self.r.sample(list(SHAPES.values()), plans):
                 drawn.prompts.append(example.prompt)
-                drawn.workflows.append([*self.ids(workflow(shape, example.domain)), END_ID])
-                drawn.decisions.append(self.decisions(shape, example.domain))
+                source, decisions = self.written(shape, example.domain)
+                drawn.workflows.append([*self.ids(source), END_ID])
+                drawn.decisions.append(decisions)
         drawn.features = self.features[places]
         return drawn
 
@@ -188,7 +204,7 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
     """
     settings.out.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(settings.seed)
-    examples = Examples(settings.tokenizer, settings.seed, settings.pool)
+    examples = Examples(settings)
     if settings.init:
         model = Qwen3ForCausalLM.from_pretrained(settings.init)
     else:
@@ -199,11 +215,12 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
         saved = torch.load(checkpoint, weights_only=True)
         done = tuple(saved["done"])
         model.load_state_dict(saved["model"])
-    names = examples.names()
-    for number, own in enumerate(ROUNDS):
+    known, learned = examples.names()
+    for number, own in enumerate(CHOOSING if examples.executors else ROUNDS):
         if own.spread and done < (number, 0):
-            spread(model, names, own.spread)
-        kept = model.get_input_embeddings().weight.detach()[names].clone()
+            spread(model, learned, own.spread)
+        fixed = torch.cat([known.flatten(), learned.flatten()]) if own.spread else known.flatten()
+        kept = model.get_input_embeddings().weight.detach()[fixed].clone()
         optimizer = torch.optim.AdamW(model.parameters(), lr=own.learning_rate, betas=(0.9, 0.95), weight_decay=0.01)
         if done[0] == number and checkpoint.exists():
             optimizer.load_state_dict(saved["optimizer"])
@@ -222,9 +239,8 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
                 group["lr"] = own.learning_rate * min(1.0, (step + 1) / 20) * max(0.03, 1 - step / own.steps)
             optimizer.step()
             optimizer.zero_grad()
-            if own.spread:
-                with torch.no_grad():
-                    model.get_input_embeddings().weight[names] = kept
+            with torch.no_grad():
+                model.get_input_embeddings().weight[fixed] = kept
             if step % 20 == 19:
                 log.info("round %d step %d %s", number + 1, step + 1, figures)
     checkpoint.unlink()
@@ -254,7 +270,7 @@ def main() -> None:
     from llm_as_judge.embedded.server import EXECUTOR, WEIGHTS
 
     parser = argparse.ArgumentParser(description=__doc__)
-    places = {"tokenizer": EXECUTOR, "out": WEIGHTS / "policy", "init": None}
+    places = {"tokenizer": EXECUTOR, "out": WEIGHTS / "policy", "init": None, "config": None}
     for option in fields(Settings):
         flag = "--" + option.name.replace("_", "-")
         if option.name in places:
@@ -264,7 +280,7 @@ def main() -> None:
     settings = Settings(**vars(parser.parse_args()))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     model = train(settings)
-    model.save_pretrained(settings.out)
+    (model.half() if settings.config else model).save_pretrained(settings.out)  # half as large a package
     nano_tokenizer.copy(settings.tokenizer, settings.out)
 
 

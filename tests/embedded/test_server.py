@@ -124,6 +124,8 @@ def test_chat_answers_with_usage_choices_and_seeds_that_repeat(address: str) -> 
     assert status == 200 and len(first["choices"]) == 3 and first["choices"] == second["choices"]
     assert first["choices"][0]["message"]["content"] and first["choices"][0]["finish_reason"] in ("stop", "length")
     assert first["usage"]["total_tokens"] == first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"]
+    _, small = post(f"{address}/chat/completions", body | {"model": "nano-small"})
+    assert small["model"] == "nano-small" and first["model"] == MODEL_NAME and small["choices"] != first["choices"]
 
 
 def test_a_bad_body_is_answered_with_the_reason(address: str) -> None:

@@ -171,6 +171,7 @@ def test_any_text_is_decoded_as_it_was(text: str) -> None:
 
 
 CONSTANTS = ("equals", "1", "five", "many", "banana", "two", "one", "it", "0", "True", "yes")
+TWO = Path("config/two_executors.yaml")
 COUNT = 30  # problems of each domain
 
 
@@ -213,3 +214,16 @@ def test_executor_and_policy_can_be_made_anew(tmp_path: Path, monkeypatch: pytes
     before = load_file(policy / "model.safetensors")
     assert all(bool(weight.isfinite().all()) for weight in trained.parameters())
     assert any(not torch.equal(weight, before[name]) for name, weight in trained.state_dict().items() if name in before)
+    monkeypatch.setattr(warm_start, "CHOOSING", rounds)
+    choosing = warm_start.Settings(EXECUTOR, tmp_path / "two", problems=3, init=policy, pool=2, config=TWO)
+    examples, name = warm_start.Examples(choosing), "model.embed_tokens.weight"
+    drawn = examples.draw(9, 4)
+    texts = [examples.tokenizer.decode(ids[:-1]) for ids in drawn.workflows]
+    assert {"model='small'" in text for text in texts} == {True, False}
+    deciding = [
+        [*map(examples.tokenizer.decode, (ids[n] for n in d))]
+        for ids, d in zip(drawn.workflows, drawn.decisions, strict=True)
+    ]
+    assert {words[1].strip() for words in deciding} == {"big", "small"}
+    chosen, (known, learned) = warm_start.train(choosing).state_dict()[name], examples.names()
+    assert torch.equal(chosen[known], before[name][known]) and not torch.equal(chosen[learned], before[name][learned])
