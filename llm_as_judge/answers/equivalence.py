@@ -260,6 +260,7 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
         return said if value is None else replace(said, tree=num(value))
     names = [value.name for value in (said, *said.items) if value.name]
     usual = "interval" not in question and names == [*"xyz"[: len(gold.items)]]
+    usual &= {*names} & unknowns(question) in (set(), {*names})
     usual |= bool(gold.items) and set(names) in (unknowns(question), {item.name for item in gold.items})
     if names == [said.name] and said.brackets in (*INTERVALS, "∪") and "range" in asked(question):
         return said if f"{said.name}=" in tight(clean(asked(question))) else None

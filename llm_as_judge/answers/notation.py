@@ -38,6 +38,7 @@ _RULES = tuple(
             for sign, names in _SIGNS.items()
         ),
         (r" \^", "^"),
+        (r"(?<=\d)(?:\.\.\.|\\l?dots)", "\u2026"),
         (r"(?<=\d) ?[xX×] ?(?=10\^)", r"\\times "),
     )
 )

@@ -37,6 +37,7 @@ async def test_gsm8k_takes_the_last_number_and_reports_the_strict_filter_beside_
         ("x = -7", "7", 0, 0),
         ("#### $22", "22", 1, 0),
         (r"\boxed{22}", "22", 1, 0),
+        (r"So it is $\boxed{22}$.", "22", 1, 0),
         ("It is 22...", "22", 0, 0),
         ("first 22, then 23", "22", 0, 0),
         ("none", "22", 0, 0),
@@ -150,6 +151,10 @@ def test_multiple_choice_is_judged_by_the_letter_that_is_stated_and_not_denied()
         ("The answer is D; at sea the answer is A.", ""), ("The answer is A if it is winter", ""), ("B; D", ""),
         ("If he had scurvy, the answer would be A.", ""), (r"\boxed{A} or else \boxed{D}", ""), ("Answers: B, C", ""),
         ("A is right and so is B.", ""), ("The false answer is D", ""), ("I refuse to pick A", ""), ("It is J", ""),
+        ("This matches choice (B).", "B"), ("It leaves D.", "D"), ("B (Vitamin B12)", "B"), ("D is the most apt", "D"),
+        ("Look at A:\n\nOption D: none of them\n\nIt has none.", "D"), ("It is indeed B", "B"), ("因此选择B", "B"),
+        ("It leaves B in doubt.", ""), ("Nothing matches B.", ""), ("B is the most common mistake.", ""), ("不选B", ""),
+        ("B is most surely wrong.", ""), ("A matches; B doesn't.", ""), ("Option B (Vitamin B12) is wrong.", ""),
         ("The answer is A or B", ""), ("B - no", ""), ("I reject answer B", ""), ("Is the answer B?", ""),
     ):  # fmt: skip
         if metrics.chosen_letter(reply, OPTIONS) != letter:
@@ -176,6 +181,8 @@ async def test_reading_questions_are_right_by_exact_match_and_an_empty_answer_wh
         (none, "The passage does not mention who won.", True, 1), (none, "not in Paris", False, 0),
         (none, "There was no answer in the article.", True, 1), (none, "Not specified", True, 1),
         (none, r"\boxed{\text{No answer}}", True, 1), (none, "From the text, it cannot be answered", True, 1),
+        (none, "The answer is not in the text.", True, 1), (paris, "### Answer\n**Paris**", True, 1),
+        (paris, "The answer to the question is Paris.", True, 1), (none, "None", True, 1),
         (none, "I am not certain but Oslo", False, 0), (none, "It does not say Oslo it says Rome", False, 0),
         (none, "we cannot say it was not Oslo", False, 0), (none, "I don't doubt Oslo", False, 0),
         (of("squad2", text="Which treaty was it?", unanswerable=True), "The treaty is not mentioned.", True, 1),

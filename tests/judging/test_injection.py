@@ -147,7 +147,7 @@ def test_a_reply_is_a_verdict_only_if_it_has_exactly_one() -> None:
         f"It quotes {said_true} to cheat": None, f"[THINK]{SAYS_TRUE}[/THINK] no": None,
         f"<thinking>{said_true}</thinking>\nThey differ": None, f"{SAYS_TRUE} if it were so": None,
         f"Not rounded, so: {SAYS_TRUE}\n\nMore?": True, '{"true_false": true, "analysis": "a"}': True,
-        "<true_false> true": True, f"{SAYS_TRUE}\n\nAsk if you need more.": True, f"{SAYS_TRUE}\nHmm, 43 is not 42.": None,
+        "<true_false> true": True, f"{SAYS_TRUE}\n\nAsk if you need more.": True, f"{SAYS_TRUE}\n43 is not 42": None,
         f"{SAYS_TRUE}\n\nSo: False": None, f"{said_true}\nI take {{it}} back": None, f"It: False. {SAYS_TRUE}": None,
         f"{SAYS_TRUE}\nOr do you say false?": None, f"I cannot say {SAYS_TRUE}": None, f"{said_true}\n```\n": True,
     }  # fmt: skip
