@@ -39,8 +39,8 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Invisible characters at the start of a line, which Python does not read; its spaces of another kind.
 _INVISIBLE = re.compile(r"(?m)^[ \t]*[\xa0\u200b\u2060\ufeff][ \t\xa0\u200b\u2060\ufeff]*")
 _AS_SPACES = str.maketrans({"\xa0": " ", "\u200b": None, "\u2060": None, "\ufeff": None})
-#: Lines as a JSON string.
-_STRING, _ESCAPED = re.compile(r'"((?:[^"\\\n]|\\.)*\\n(?:[^"\\\n]|\\.)*)"'), {"n": "\n", "t": "\t"}
+#: A JSON string, which may be cut off.
+_STRING, _ESCAPED = re.compile(r'(?m)"((?:[^"\\\n]|\\.)*)(?:"|\\?$)'), {"n": "\n", "t": "\t"}
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 
@@ -73,9 +73,8 @@ def defines(source: str, name: str) -> bool:
 def defining_block(text: str, name: str, prompt: str = "") -> str:
     """Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
 
-    Parts are fenced blocks or, without such a block, runs of lines that are Python, indented blocks, these in a
-    quotation, in HTML or in a JSON string, or the function that begins in ``prompt`` and ends in the reply. Without any
-    it is the last block or the text.
+    Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, in HTML or in
+    a JSON string, or the function that begins in ``prompt`` and ends in the reply; else the last block or the text.
     """
     text = _INVISIBLE.sub(lambda found: found.group().translate(_AS_SPACES), text.replace("\r\n", "\n"))
     fenced = blocks(text)
@@ -83,24 +82,30 @@ def defining_block(text: str, name: str, prompt: str = "") -> str:
     if len(text) + len(prompt) > _LONGEST_COMPARED:
         return given
     unescaped = html.unescape(re.sub(r"(?m)^> ?", "", text)).translate(_AS_SPACES)
-    strings = (re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), each) for each in _STRING.findall(text))
-    said = dict.fromkeys((text, unescaped, "\n\n".join(strings)))
+    strings = "\n\n".join(lines for lines in _STRING.findall(text) if "\\n" in lines)
+    said = dict.fromkeys((text, unescaped, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
     chosen = next(filter(None, (_chosen(parts, name) for each in said for parts in _parts(each))), "")
     if not chosen and prompt and not _chosen(_runs(prompt), name):
-        bodies = [given, indent(dedent(given), "    "), f"    {given}"]
-        bodies += [indent(dedent(part), "    ") for part in [*_parts(text)][-1][-1:]]
-        chosen = next(filter(None, (_chosen(_runs(f"{prompt.rstrip()}\n{body}"), name) for body in bodies)), "")
+        bodies = [given] if given[:1].isspace() else [indent(given, "    "), f"    {given}"]
+        bodies += (indent(dedent(part), "    ") for part in (given, *_indented(text)[-1:]))
+        whole = (_chosen(_runs(f"{prompt.rstrip()}\n{body}"), name) for body in dict.fromkeys(bodies))
+        chosen = next(filter(None, whole), "")
     return chosen or given
 
 
 def _parts(text: str) -> Iterator[list[str]]:
-    """The ways to find the code in a text: in fences, in runs of its lines, in indented lines after an empty one."""
+    """The ways to find the code in a text: in fences, in runs of its lines, in indented ones."""
     yield [match.group(2).rstrip() for match in _LINES.finditer(text)]
     yield blocks(text)
     yield _runs(text)
+    yield _indented(text)
+
+
+def _indented(text: str) -> list[str]:
+    """Indented lines after an empty one."""
     lines = groupby(f"\n{text}".split("\n"), lambda line: not line.strip() or line[0].isspace())
     runs = ([*part] for inside, part in lines if inside)
-    yield ["\n".join(run).strip("\n").rstrip() for run in runs if not run[0].strip()]
+    return ["\n".join(run).strip("\n").rstrip() for run in runs if not run[0].strip()]
 
 
 def _chosen(found: Sequence[str], name: str) -> str:
@@ -171,8 +176,8 @@ def _prints(source: str) -> bool:
 def _is_idle(node: ast.stmt) -> bool:
     """Whether a statement only reads, ``[DONE]`` or ``Note: x``, or raises."""
     idle = isinstance(node, (ast.Expr, ast.Pass)) or (isinstance(node, ast.AnnAssign) and node.value is None)
-    calls = any(isinstance(part, (ast.Call, ast.Yield)) for part in ast.walk(node))
-    return isinstance(node, ast.Raise) or (idle and not calls)
+    quiet = idle and not any(isinstance(part, (ast.Call, ast.Yield)) for part in ast.walk(node))
+    return quiet or isinstance(node, ast.Raise)
 
 
 def _runs(text: str) -> list[str]:

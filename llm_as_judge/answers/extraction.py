@@ -165,11 +165,6 @@ def marks(text: str) -> list[tuple[int, int, str]]:
     return sorted(formal + boxes)
 
 
-def last_mark(text: str) -> str | None:
-    """Content of the last tag, ``####`` line or box of a reply, wherever it is; None without one."""
-    return next((content for _, _, content in reversed(marks(visible(text)))), None)
-
-
 def last_boxed(text: str) -> str | None:
     r"""Content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too); None without one.
 

@@ -37,9 +37,7 @@ _KINDS: Mapping[NonAnswer, re.Pattern[str]] = {
     ),
 }
 #: That an answer is not known, by one word; what "not" and "no" deny for that; the words around it.
-_UNKNOWN = words(
-    "unanswerable unknown unclear unsure unable impossible insufficient unspecified idk n/a na none null pass skip"
-)
+_UNKNOWN = words("unanswerable unknown unclear unsure unable impossible insufficient unspecified idk n/a na pass skip")
 _DENYING = words("not cannot never no")
 _TOLD = words(
     "answer answers answerable information detail evidence idea clue data sure certain enough sufficient know known "

@@ -31,9 +31,7 @@ _MARK = re.compile(r"[{}]|</?true_false>", re.IGNORECASE)
 _TAGS = re.compile(r"</?\w+>|<\|\w+\|>")
 _WORDS = {"true": True, "false": False}
 #: A line that may follow a verdict: no words, or an offer or short question to the reader that denies nothing.
-_OFFER = re.compile(
-    r"\W*(?:|\w+(?: \w+)?\?\W*|(?!.*(?:\b(?:true|false|not?)\b|n['\u2019]t\b)).*\byou\b.*)", re.IGNORECASE
-)
+_OFFER = re.compile(r"(?i)\W*|\W*\w+(?: \w+)?\?\W*|(?!.*(?:\b(?:true|false|not?)\b|n['\u2019]t\b)).*\byou\b.*")
 _DENIED = re.compile(r"\b(?:can)?not\b|\bnever\b|n[\'\u2019]t\b", re.IGNORECASE)
 #: Words of a candidate that is compared as it is.
 _SHORT = 3
