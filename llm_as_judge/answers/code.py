@@ -73,8 +73,8 @@ def defines(source: str, name: str) -> bool:
 def defining_block(text: str, name: str, prompt: str = "") -> str:
     """Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
 
-    Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, in HTML or in
-    a JSON string, or the function that begins in ``prompt`` and ends in the reply; else the last block or the text.
+    Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, HTML or a
+    JSON string, or the function that begins in ``prompt`` and ends in the reply; else the last block or the text.
     """
     text = _INVISIBLE.sub(lambda found: found.group().translate(_AS_SPACES), text.replace("\r\n", "\n"))
     fenced = blocks(text)
