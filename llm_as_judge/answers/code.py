@@ -7,11 +7,13 @@ not gain from an unclosed one, so only fences on a line of their own count.
 
 import ast
 import builtins
+import html
 import keyword
 import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from textwrap import dedent, indent
 
 #: The ``entry_point`` of a whole program, which reads standard input and prints. Its tests call ``__main__(text)``,
@@ -34,6 +36,11 @@ _EDGE = r"(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`)+"
 _EDGES = re.compile(rf"(?m)^{_EDGE}|(?<![>`]){_EDGE}\r?$")
 _PRINTS, _READS = re.compile(r"\b(?:print|stdout)\b"), re.compile(r"\b(?:input|stdin|open)\b")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+#: Invisible characters at the start of a line, which Python does not read; its spaces of another kind.
+_INVISIBLE = re.compile(r"(?m)^[ \t]*[\xa0\u200b\u2060\ufeff][ \t\xa0\u200b\u2060\ufeff]*")
+_AS_SPACES = str.maketrans({"\xa0": " ", "\u200b": None, "\u2060": None, "\ufeff": None})
+#: A JSON string, which may be cut off.
+_STRING, _ESCAPED = re.compile(r'(?m)"((?:[^"\\\n]|\\.)*)(?:"|\\?$)'), {"n": "\n", "t": "\t"}
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 
@@ -66,36 +73,57 @@ def defines(source: str, name: str) -> bool:
 def defining_block(text: str, name: str, prompt: str = "") -> str:
     """Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
 
-    Parts are fenced blocks or, without such a block, runs of lines that are Python, or the function that begins in
-    ``prompt`` and ends in the reply. Without any it is the last block or the text.
+    Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, HTML or a
+    JSON string, or the function that begins in ``prompt`` and ends in the reply; else the last block or the text.
     """
-    text = re.sub(r"(?m)^\ufeff", "", text)
+    text = _INVISIBLE.sub(lambda found: found.group().translate(_AS_SPACES), text.replace("\r\n", "\n"))
     fenced = blocks(text)
     given = ([block for block in fenced if defines(block, name)] or fenced or [text.strip("\r\n").rstrip()])[-1]
     if len(text) + len(prompt) > _LONGEST_COMPARED:
         return given
-    chosen = (
-        _chosen([match.group(2).rstrip() for match in _LINES.finditer(text)], name)
-        or _chosen(fenced, name)
-        or _chosen(_runs(text), name)
-    )
+    unescaped = html.unescape(re.sub(r"(?m)^> ?", "", text)).translate(_AS_SPACES)
+    strings = "\n\n".join(lines for lines in _STRING.findall(text) if "\\n" in lines)
+    said = dict.fromkeys((text, unescaped, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
+    chosen = next(filter(None, (_chosen(parts, name) for each in said for parts in _parts(each))), "")
     if not chosen and prompt and not _chosen(_runs(prompt), name):
-        body = given if given[:1].isspace() else indent(given, "    ")
-        chosen = _chosen(_runs(f"{prompt.rstrip()}\n{body}"), name)
+        bodies = [given] if given[:1].isspace() else [indent(given, "    "), f"    {given}"]
+        bodies += (indent(dedent(part), "    ") for part in (given, *_indented(text)[-1:]))
+        whole = (_chosen(_runs(f"{prompt.rstrip()}\n{body}"), name) for body in dict.fromkeys(bodies))
+        chosen = next(filter(None, whole), "")
     return chosen or given
+
+
+def _parts(text: str) -> Iterator[list[str]]:
+    """The ways to find the code in a text: in fences, in runs of its lines, in indented ones."""
+    yield [match.group(2).rstrip() for match in _LINES.finditer(text)]
+    yield blocks(text)
+    yield _runs(text)
+    yield _indented(text)
+
+
+def _indented(text: str) -> list[str]:
+    """Indented lines after an empty one."""
+    lines = groupby(f"\n{text}".split("\n"), lambda line: not line.strip() or line[0].isspace())
+    runs = ([*part] for inside, part in lines if inside)
+    return ["\n".join(run).strip("\n").rstrip() for run in runs if not run[0].strip()]
 
 
 def _chosen(found: Sequence[str], name: str) -> str:
     """The last of the parts that are Python and define ``name``, after those with what it uses; empty for none.
 
-    Of programs it is the last one that reads input, if any does. A part that needs a program only shows its use.
+    Of programs it is the last one that reads input, if any does. A part that needs a program only shows its use; lines
+    of an earlier part, if not a program without its last lines, only explain it.
     """
     parts = [part for block in found[-_MOST_PARTS:] if parses(part := dedent(block))]
     names, programs = [*map(names_of, parts)], list[str]()
+    flat = [re.sub(r"\s*\n\s*", "\n", f"\n{part}\n") for part in parts]
     for place in reversed(range(len(parts))):
         if name != PROGRAM and not _binds(parts[place], name):
             continue
         used = [parts[i] for i in _used(place, names)]
+        whole = [part for part in flat[:place] if flat[place] in part]
+        if whole and (used or name != PROGRAM or not whole[-1].startswith(flat[place])):
+            continue
         source = "\n\n".join([*used, parts[place]])
         if name != PROGRAM:
             return source
@@ -137,7 +165,8 @@ def _prints(source: str) -> bool:
         body = quiet_parse(source, LONGEST_PARSED).body
         own = [node.name for node in body if isinstance(node, _DEFINITIONS)]
         with one_error():
-            said = [ast.unparse(node) for node in body if not isinstance(node, (*_DEFINITIONS, ast.ImportFrom))]
+            does = [node for node in body if not (isinstance(node, (*_DEFINITIONS, ast.ImportFrom)) or _is_idle(node))]
+            said = [ast.unparse(node) for node in does]
     except SyntaxError:
         return False
     words = "|".join(["print", "stdout", *own])
@@ -145,9 +174,10 @@ def _prints(source: str) -> bool:
 
 
 def _is_idle(node: ast.stmt) -> bool:
-    """Whether a statement only reads: ``[DONE]``, ``Note: x``."""
+    """Whether a statement only reads, ``[DONE]`` or ``Note: x``, or raises."""
     idle = isinstance(node, (ast.Expr, ast.Pass)) or (isinstance(node, ast.AnnAssign) and node.value is None)
-    return idle and not any(isinstance(part, (ast.Call, ast.Yield)) for part in ast.walk(node))
+    quiet = idle and not any(isinstance(part, (ast.Call, ast.Yield)) for part in ast.walk(node))
+    return quiet or isinstance(node, ast.Raise)
 
 
 def _runs(text: str) -> list[str]:

@@ -19,8 +19,8 @@ from llm_as_judge.answers.extraction import (
     closing_sentence,
     disputed,
     last_boxed,
-    last_mark,
     letter,
+    marks,
     statement,
     supports,
     visible,
@@ -93,7 +93,7 @@ def _qa_form(text: str) -> str:
     words = re.sub(r"(?<=\d)(?: ?\u2013 ?| to )(?=\d)", "-", bare.replace("\u2019", "'")).split()
     if len(words) > 1 and words[0] != "A" and words[0].lower() in _ARTICLES:  # "A minor" is not "minor"
         words = words[1:]
-    words = [word.strip(EDGES) or word for word in words]
+    words = [word.strip(EDGES) + "," * word.endswith(",") if word.strip(EDGES) else word for word in words]
     words = [word.replace(".", "") if re.fullmatch(r"(?:[^\W\d]\.)+[^\W\d]", word) else word for word in words]
     form = " ".join(ORDINALS.get(word.lower(), word) for word in words)
     least = 3 if form != "No" and (re.search(r"\d", form) or not re.search(r"[^\W\d_]{3}", form)) else 2  # 5 Mm
@@ -144,8 +144,8 @@ def _accepted(answer: str, golds: Sequence[str], domain: Kind, question: str, cu
     if is_error(answer):
         return False
     said = _readings(answer, domain, question, cut_off)
-    if any_mark and domain == "math" and (marked := last_mark(answer)) is not None:
-        said = (*said, marked)
+    if any_mark and domain == "math":
+        said = (*said, *(content for _, _, content in marks(visible(answer))[-1:]))
     for reference in golds:
         wanted = letter(reference)
         if not cut_off and wanted and chosen_option(answer, question) == wanted:
@@ -260,6 +260,7 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
         return said if value is None else replace(said, tree=num(value))
     names = [value.name for value in (said, *said.items) if value.name]
     usual = "interval" not in question and names == [*"xyz"[: len(gold.items)]]
+    usual &= {*names} & unknowns(question) in (set(), {*names})
     usual |= bool(gold.items) and set(names) in (unknowns(question), {item.name for item in gold.items})
     if names == [said.name] and said.brackets in (*INTERVALS, "∪") and "range" in asked(question):
         return said if f"{said.name}=" in tight(clean(asked(question))) else None

@@ -54,7 +54,7 @@ _CONCLUDING = re.compile(
 _AMOUNT = re.compile(r"((?:[^\W\d][\w'\u2019,]* )*)([$€£]?\d+(?:[.,]\d+)*%?)((?: [^\W\d][\w'\u2019,]*)*)")
 _QA_LEAD = re.compile(
     r"(?:(?:so|thus|therefore|hence)[ ,]+)?(?:(\W{0,3}(?:final )?answer\W{0,3}[:=]"
-    r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)? (?:is|was)\b)"
+    r"|(?:the |my |our )?(?:final |correct )?answer(?:\*\*)?(?: to the question)? (?:is|was)\b)"
     r"|(?:it|this|that|he|she)(?:['\u2019]s| is| was)\b)[\s:*]*",
     re.IGNORECASE,
 )
@@ -84,7 +84,7 @@ def visible(text: str) -> str:
     """The end of a reply without thinking, with single spaces."""
     text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
     text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    text = re.sub(r"\\\[\n([^\n]{1,300})\n\\\]", r"\\[\1\\]", text)
+    text = re.sub(r"\\\[\s([^\n]{1,300}?)\.?\s\\\]", r"\\[ \1 \\]", re.sub(r"(?<=\d)\.\.\.", "\u2026", text))
     return re.sub(r"(?<=[\s$])\*\*(?=\S)([^*\n]{1,300})(?<=\S)\*\*(?!\w)", r"\1", text).strip()[-LONGEST_REPLY:]
 
 
@@ -163,11 +163,6 @@ def marks(text: str) -> list[tuple[int, int, str]]:
     formal = [(found.start(), found.end(), found[1] or found[2] or "") for found in _FORMAL.finditer(text)]
     boxes = [box for box in _boxes(text) if not any(start <= box[0] < end for start, end, _ in formal)]
     return sorted(formal + boxes)
-
-
-def last_mark(text: str) -> str | None:
-    """Content of the last tag, ``####`` line or box of a reply, wherever it is; None without one."""
-    return next((content for _, _, content in reversed(marks(visible(text)))), None)
 
 
 def last_boxed(text: str) -> str | None:
@@ -260,6 +255,8 @@ def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
     before, sentence = closing_sentence(text)
     start = len(text) - len(sentence)
     if domain == "qa":
+        if re.fullmatch(r"\W*(?:the |my )?(?:final |correct )?answer\W*", before, re.IGNORECASE):
+            return sentence, start - len(before)
         found = _QA_LEAD.match(sentence)
         said = sentence[found.end() :] if found else ""
         return (said, start) if found and (found[1] or supports(before, question, said)) else None

@@ -40,12 +40,13 @@ _MARK = "\u27e6{}\u27e7"
 _IS = (
     r"(?i:\banswer\b\W{0,3}(?:(?:is|would be|should be|must be)\b|(?<=[:=\n] ))|\A\W*(?:final )?answer\b|答案[是为:：])"
 )
-_KIND = r"\W{0,3}(?i:(?:the|option|choice|letter)\b\W{0,3}){0,4}"
+_KIND = r"\W{0,3}(?i:(?:the|option|(?:answer )?choice|letter)\b\W{0,3}){0,4}"
 _ENDS = r"(?!\w|[.,]\d)(?=\W{0,3}(?:[.;,(\n]|\Z))"
+_END = r"[)\"'\u201d\s]*(?:[.;!。\n]|\Z)|:\n"
 _LOWER = re.compile(rf"(?:{_IS}{_KIND}|\A\W*)(?:\([a-j]\)|[a-j]\)|[a-j](?=\W*(?:\n|\Z)))")
 _DENIED = r"wrong|incorrect\w*|false|least|worst|unlikely|doubtful|refuse|reject|mistake|distractor|trap|second best"
 _IF = r"\bif\b(?=[^.;!?\n]{0,200}\b(?:were|had|would)\b)"
-_NEGATION = rf"\b(?:not?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|{_IF}"
+_NEGATION = rf"\b(?:no(?:t|thing|body)?|nor|neither|never|none|cannot|{_DENIED})\b|n['\u2019]t\b|{_IF}"
 _IN_SUBJECT = re.compile(r"\b(?:that|which|who|what)\s+\w+\s*\Z", re.IGNORECASE)
 _VERB = re.compile(r"[.;!?\n]|\b(?:is|are|was|were)\b")
 _CLAUSE_END = re.compile(
@@ -89,11 +90,16 @@ def verifies_math() -> bool:
 
 def _gsm8k(answer: str, question: Question, reference: Reference) -> Scores:
     golds = set(map(_plain, reference.answers))
-    last, marked = _FLEXIBLE.findall(answer), _STRICT.search(answer)
+    marked = _STRICT.search(answer)
     return {
-        "flexible-extract": float(bool(last) and _plain(last[-1]) in golds),
+        "flexible-extract": float(_last_number(answer) in golds),
         "strict-match": float(marked is not None and _plain(marked[1]) in golds),
     }
+
+
+def _last_number(answer: str) -> str:
+    """The last match of the usual pattern that has a digit, unlike the ``$.`` after a box; empty without one."""
+    return next((_plain(found) for found in reversed(_FLEXIBLE.findall(answer)) if re.search(r"\d", found)), "")
 
 
 def _plain(number: str) -> str:
@@ -104,7 +110,7 @@ def _plain(number: str) -> str:
 def same_answers(metric: Metric, answer: str, question: Question) -> str:
     """What counts as one answer in a majority vote: replies with the same text of it agree."""
     if metric == "gsm8k":
-        return _plain((_FLEXIBLE.findall(answer) or [""])[-1])
+        return _last_number(answer)
     if metric == "choice":
         return chosen_letter(answer, question.text)
     said = last_boxed(visible(answer)) or extract_answer(answer, question.kind)
@@ -134,12 +140,13 @@ def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
     """
     letter = (
         rf"\(?([{letters}])(?!['\u2019]?\w|[+#]|[^\w,.;(]{{0,9}}\?|\)? (?:if|unless)\b"
-        r"|\)? (?:is|are|was)\b(?! (?:the )?(?:correct|right|best|true|answer)\b))"
+        r"|\)? (?:is|are|was)\b(?! (?:the )?(?:correct|right|best|true|answer)\b| the most [^?;.\n]+(?:[.\n]|\Z)))"
     )
     chosen = (
-        r"(?i:(?:\b(?:is|be|are|was|say|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b(?:\W+(?:most )?\w+ly\b)?)"
-        rf"{_KIND}{letter}|{letter}\)? is\b"
-        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?=[)\"'\s]*(?:[.;!\n]|\Z))"
+        r"(?i:(?:\b(?:is|be|are|was|say|choose|pick|select|go(?:ing)? with)|\w['\u2019]s)\b"
+        rf"(?:\W+(?:(?:most )?\w+ly|indeed)\b)?){_KIND}{letter}|{letter}\)? is\b"
+        rf"|(?i:\b(?:corresponds to|matches|leaves|left with)\b|(?:\A|[\s，。：故此])选择?){_KIND}{letter}(?={_END})"
+        rf"|(?:[.,;:=\n](?i: but)?|(?i:\b(?:so|thus|therefore|hence)\b)){_KIND}{letter}(?={_END})"
     )
     leading = rf"\A{_KIND}{letter}(?:[.:)\]]|\W{{1,3}}because\b|\W*\Z|\W*\n|, )"
     return tuple(map(re.compile, (_MARK.format(f"([{letters}])"), _IS + _KIND + letter, leading, chosen)))
@@ -160,7 +167,8 @@ def chosen_letter(reply: str, question: str) -> str:
             if folded in (whole, whole.rpartition("= ")[2]) and [*texts.values()].count(text) == 1:
                 return name
             text = re.escape(folded)
-            said = re.sub(rf"(?i)\b({name}[).:]?)(?: [-\u2013\u2014])? +{text}|{text},? \(?({name}\b)", r"\1\2", said)
+            lettered = rf"(?i)\b({name}[).:]?)(?: [-\u2013\u2014])? +(?:{text}|\({text}\))|{text},? \(?({name}\b)"
+            said = re.sub(lettered, r"\1\2", said)
             said = re.sub(rf"({_IS}{_KIND})(?<![-\u2212])(?i:{text}){_ENDS}", rf"\g<1>{name}", said)
     letters = "".join(texts) or "A-J"
     said = _affirmed(_LOWER.sub(lambda found: found.group()[:-2] + found.group()[-2:].upper(), said), question)

@@ -44,8 +44,9 @@ _TOLD = words(
     "say said tell told state mention specify specified provide contain give given include determine infer find found "
     "indicate discuss describe address present available clear explain"
 )
-_AROUND = words(
-    "passage context text paragraph article document source excerpt content question the this that these it there here "
+_TEXT = words("passage context text paragraph article document source excerpt content")
+_AROUND = _TEXT | words(
+    "question the this that these it there here "
     "a an any such i i'm we of in on from by with to for as at and or so but using based according above dont well hmm "
     "is are was were be been being do does did has have had can could ca would will sorry unfortunately therefore thus "
     "about explicitly directly specific specifically anywhere anything really honestly simply just"
@@ -77,7 +78,8 @@ def abstains(text: str, question: str = "") -> bool:
         return is_no_answer(text)
     said = stems(_INDIRECT.sub("", clean(text).strip(EDGES).lower()))
     told = {word for i, word in enumerate(said) if said[i] == "no" or not _DENYING.isdisjoint(said[:i])}
-    denied = not _UNKNOWN.isdisjoint(said) or not _TOLD.isdisjoint(said if "no" in told else told)
+    absent = told <= _AROUND | _DENYING and not _TEXT.isdisjoint(told)  # "not in the text"
+    denied = absent or not _UNKNOWN.isdisjoint(said) or not _TOLD.isdisjoint(said if "no" in told else told)
     return denied and words(question) | _UNKNOWN | _DENYING | _TOLD | _AROUND >= {*said}
 
 

@@ -38,6 +38,7 @@ _RULES = tuple(
             for sign, names in _SIGNS.items()
         ),
         (r" \^", "^"),
+        (r"(?<=\d)(?:\.\.\.|\\l?dots)", "\u2026"),
         (r"(?<=\d) ?[xX×] ?(?=10\^)", r"\\times "),
     )
 )
@@ -68,12 +69,8 @@ def _ascii(text: str) -> str:
         return text
     text = text.replace("\u2212", "-").replace("\u2013", "-").replace("\u00a0", " ")
     text = re.sub(r"[⁻⁺]?[⁰¹²³⁴⁵⁶⁷⁸⁹ⁿ]+", lambda run: f"^{{{run.group().translate(_SUPERSCRIPTS)}}}", text)
-    return re.sub(r"[¼½¾⅐-⅞]", _fraction, text)
-
-
-def _fraction(sign: re.Match[str]) -> str:
-    above, _, below = unicodedata.normalize("NFKC", sign.group()).partition("\u2044")
-    return rf"\frac{{{above}}}{{{below}}}"
+    text = re.sub(r"[¼½¾⅐-⅞]", lambda sign: rf"\frac{{{unicodedata.normalize('NFKC', sign.group())}}}", text)
+    return re.sub(r"(\{\d+)\u2044(?=\d+\})", r"\1}{", text)
 
 
 def unwrap(text: str) -> str:

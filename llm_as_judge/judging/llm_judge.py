@@ -29,7 +29,10 @@ logger = logging.getLogger(__name__)
 _VERDICT = re.compile(r"<true_false>(.*?)(?:</true_false>|(?=<true_false>)|\Z)", re.IGNORECASE | re.DOTALL)
 _MARK = re.compile(r"[{}]|</?true_false>", re.IGNORECASE)
 _TAGS = re.compile(r"</?\w+>|<\|\w+\|>")
-_DENIED = re.compile(r"\bnot\b|\bnever\b|n[\'\u2019]t\b", re.IGNORECASE)
+_WORDS = {"true": True, "false": False}
+#: A line that may follow a verdict: no words, or an offer or short question to the reader that denies nothing.
+_OFFER = re.compile(r"(?i)\W*|\W*\w+(?: \w+)?\?\W*|(?!.*(?:\b(?:true|false|not?)\b|n['\u2019]t\b)).*\byou\b.*")
+_DENIED = re.compile(r"\b(?:can)?not\b|\bnever\b|n[\'\u2019]t\b", re.IGNORECASE)
 #: Words of a candidate that is compared as it is.
 _SHORT = 3
 #: Characters of a candidate that is refused, or whose verdicts are unreadable, at a greater length.
@@ -61,13 +64,15 @@ def parse_json_verdict(text: str) -> bool | None:
 
 
 def _read(text: str) -> bool | None:
-    """The verdict of tags and JSON together; None if words on its line follow it, or deny it before."""
+    """The verdict of tags and JSON together; None if words but an offer to the reader follow it, or deny it before."""
     text = without_thinking(text)
     forms = ((parse_json_verdict, '"true_false"'), (parse_verdict, "<true_false>"))
-    said, parts = [parse(text) for parse, mark in forms if mark in text.casefold()], _MARK.split(text)
-    after = re.findall(r"\w+", _TAGS.sub(" ", parts[-1]).partition("\n")[0].casefold())
-    whole = after in ([], ["true"], ["false"]) and not _DENIED.search(re.split(r"[.,;:>\n]", parts[0])[-1])
-    return said[0] if whole and len({*said}) == 1 else None
+    said = {parse(text) for parse, mark in forms if mark in text.casefold()}
+    rest = _TAGS.sub(" ", re.split("[>}]", text[text.casefold().rfind("true_false") :], maxsplit=1)[-1])
+    (line, *after), before = rest.split("\n"), re.split(r"[.,;:>\n]", _MARK.split(text)[0])
+    other = {_WORDS[word] for each in before if (word := each.strip(" *\"'").casefold()) in _WORDS} - said
+    whole = not other and re.sub(r"\W", "", line).casefold() in ("", *_WORDS) and not _DENIED.search(before[-1])
+    return said.pop() if whole and len(said) == 1 and all(map(_OFFER.fullmatch, after)) else None
 
 
 class LLMJudge:

@@ -1,6 +1,7 @@
 """Reading replies, the labelled pairs, properties of equivalence, proofs and the official metrics."""
 
 import json
+from textwrap import indent
 from typing import Any
 
 import pytest
@@ -126,7 +127,16 @@ REPLIES = (
     *((f"{fenced(F)}\nThus\n{fenced(use)}", F) for use in (
         "f = f(3)", "f == 3", "from it import f\nf(1)", "def f(x):\n    ...", "def f(x):\n    'Square it.'")),
     ("    return x + 1\n\n\ndef g():\n    return 2\n", PROMPT + "\n    return x + 1\n\n\ndef g():\n    return 2"),
+    ("if x:\n        x += 1\n    return x", PROMPT + "\n    if x:\n        x += 1\n    return x"),
+    ("Its body:\n\n  return x + 1\n", PROMPT + "\n    return x + 1"),
+    *((f"{fenced(F)}\nThus\n{fenced(use)}", F) for use in ("def f(x):\n    raise ValueError('x')", "    return x * x")),
     (fenced("return x + 1"), PROMPT + "\n    return x + 1"), ("I cannot do that.", "I cannot do that."),
+    # indented, quoted, escaped, with other spaces
+    (indent(f"{DRAFT}\n", "    ") + "\nSo:\n\n" + indent(F, "\t").replace("\n", "\r\n") + "\n\nOutput:\n\n    4\n", F),
+    (indent(f"So:\n{fenced(F)}", "> "), F), (fenced(F.replace("    ", "\xa0\xa0\u200b  ")), F),
+    (f"<pre>\n{F.replace('x * x', '(x &gt; x)')}\n</pre>", F.replace("x * x", "(x > x)")),
+    (fenced(json.dumps({"note": "print(1)", "code": f"{F}\n"})), F),
+    *[("class A\n    x = 1\n\n    def f(x): return 1",) * 2],  # not Python
     # without fences, whatever is around it
     *((around.replace("@", F), F) for around in (
         "\ufeff@", "[START]\n@\n[STOP]\nNote: x", "<out>@</out>", "@<|eot|>", "<p><tt>@</tt></p>", "`@`", "code\n@",
@@ -141,6 +151,8 @@ PROGRAMS = (
     ((GET, TELL), f"{GET}\n\n{TELL}"), ((WHOLE, TELL), WHOLE), ((WHOLE, "n * n"), WHOLE),
     ((CALLED, "if 1:\n    main()"), f"{CALLED}\n\nif 1:\n    main()"), ((WHOLE, "print('so it prints 9')"), WHOLE),
     ((f"{SOLVE}\n{GET}\nprint(solve(n))", "print(solve(2))"), f"{SOLVE}\n{GET}\nprint(solve(n))"),
+    ((f"{WHOLE}\nprint(0)", WHOLE), WHOLE), ((CALLED + "\nmain()", TELL), CALLED + "\nmain()"),
+    ((f"So:\n\n{indent(WHOLE, '  ')}\n\nIt prints 9.",), WHOLE), ((json.dumps({"p": WHOLE}), "n"), WHOLE),
     ((f"The program:\n{WHOLE}\nimport it as you like.",), WHOLE), ((f"<sol>\n{WHOLE}\n</sol>",), WHOLE),
 )  # fmt: skip
 
