@@ -139,9 +139,6 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         self._failed_at = {server.root: -math.inf for server in self._servers}
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
         """Close the connections; a later call opens new ones."""
         for server in self._servers:
             await server.aclose()

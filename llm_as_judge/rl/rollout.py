@@ -192,10 +192,11 @@ class Collector:
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
         parts, self.repairs = self.parts, 0  # what runs again after a pause is not repaired
-        rollouts = await self._rollouts()
         waits = doubling_waits(parts.patience_s)
-        while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
-            if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
+        while True:
+            rollouts = {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
+            unscored = [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]
+            if not unscored or (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
             reasons = Counter(rollouts[key].trouble for key in unscored)
             [(most, _)] = reasons.most_common(1)
@@ -208,7 +209,6 @@ class Collector:
             await asyncio.sleep(wait)
             for key in unscored:
                 self._run(*key)
-            rollouts = await self._rollouts()
         _refuse_broken_operators([run for rollout in rollouts.values() for run in rollout.executions])
         members: list[list[Rollout]] = [[] for _ in self.problems]
         for (place, _), rollout in rollouts.items():
@@ -219,9 +219,6 @@ class Collector:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    async def _rollouts(self) -> dict[Place, Rollout]:
-        return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
 
     async def _done(self) -> dict[Place, Rollout | Attempt]:
         """How all ended; once no repair is to come, with what is done for whole groups."""
