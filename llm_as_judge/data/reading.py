@@ -184,16 +184,12 @@ def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
             if header:
                 yield None
                 continue
-        try:
-            yield choices.from_row(row) if not header else _by_column(header, row)
-        except DataError as error:
-            yield error
-
-
-def _by_column(header: list[str], row: list[str]) -> Record:
-    if len(row) != len(header):
-        raise DataError(f"the header names {len(header)} columns ({', '.join(header)}), and the row has {len(row)}")
-    return {name: value for name, value in zip(header, row, strict=True) if value}
+        if not header:
+            yield choices.from_row(row)
+        elif len(row) == len(header):
+            yield {name: value for name, value in zip(header, row, strict=True) if value}
+        else:
+            yield DataError(f"the header names {len(header)} columns ({', '.join(header)}), and the row has {len(row)}")
 
 
 def _table(file: IO[bytes]) -> Iterator[Raw]:

@@ -7,7 +7,7 @@ solution, because the setup of tasks 367 and 927 uses classes that the solution 
 """
 
 from llm_as_judge.data.code_tests import check_tests, tested_function
-from llm_as_judge.data.dataset import Dataset, derived, source_of
+from llm_as_judge.data.dataset import SOURCES, Dataset, derived
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -56,6 +56,6 @@ DATASET = Dataset(
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
     split_of=split_of,
-    source=source_of("mbpp"),
+    source=SOURCES["mbpp"],
 )
 PLUS = derived(DATASET, "mbpp_plus", lambda record: DATASET.recognises(record) and bool(record.get("test")))
