@@ -53,11 +53,6 @@ class Operator:
         self.tools = tools
 
 
-def cut_off(reply: Exchange) -> bool:
-    """Whether the reply reached its length limit, so that an unclosed part of it is incomplete."""
-    return reply.finish_reason == "length"
-
-
 def result(parse_ok: bool = True, error: str = "", **keys: Any) -> dict[str, Any]:
     """An operator's reply to the workflow: its documented keys plus ``parse_ok`` and ``error``."""
     return {**keys, "parse_ok": parse_ok, "error": error}

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from llm_as_judge.answers.code import PROGRAM, defines, defining_block, is_name
-from llm_as_judge.operators.base import Operator, Toolbox, cut_off, result
+from llm_as_judge.operators.base import Operator, Toolbox, result
 from llm_as_judge.operators.reading import chosen_letter, field, truth
 from llm_as_judge.sandbox.public_test import first_failure
 
@@ -39,7 +39,7 @@ class AnswerGenerate(Operator):
 
     async def __call__(self, input: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.answer_generate.format(input=input))
-        cut = cut_off(reply)
+        cut = reply.cut_off
         answer, thought = field(reply.reply, "answer", cut=cut), field(reply.reply, "thought") or ""
         if answer is None:
             whole = "" if cut else reply.reply.strip()
@@ -200,7 +200,7 @@ class Review(Operator):
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.review.format(problem=problem, solution=solution))
         feedback = field(reply.reply, "feedback") or ""
-        verdict = truth(field(reply.reply, "review_result", cut=cut_off(reply)))
+        verdict = truth(field(reply.reply, "review_result", cut=reply.cut_off))
         if verdict is None:
             return result(parse_ok=False, error="no True or False in the reply", review_result=True, feedback=feedback)
         return result(review_result=verdict, feedback=feedback)
@@ -216,7 +216,7 @@ class Revise(Operator):
     async def __call__(self, problem: str, solution: str, feedback: str) -> dict[str, Any]:
         prompt = self.tools.prompts.revise.format(problem=problem, solution=solution, feedback=feedback)
         reply = await self.tools.reply(self.NAME, prompt)
-        cut = cut_off(reply)
+        cut = reply.cut_off
         revised = field(reply.reply, "solution", cut=cut)
         if not revised:
             whole = reply.reply.strip() if revised is None and not cut else ""

@@ -123,15 +123,12 @@ class UserTurn:
         """Raises ``ConfigError`` if the template cannot render a second user message."""
         reply, told = "the first reply", "the second request"
         chat = chat_messages(Prompt("", told, (("the first request", reply),)), False, True)
-        text = ""
-        if _renders(tokenizer, chat, [reply, told]):
-            text = _rendered(tokenizer, chat, thinking)
-        if not text:
+        if not _renders(tokenizer, chat, [reply, told]):
             raise ConfigError(
                 "workflow.repairs needs a chat template with several turns, which this policy's refuses; set "
                 "workflow.repairs=0"
             )
-        between, after = text.rpartition(reply)[2].split(told)
+        between, after = _rendered(tokenizer, chat, thinking).rpartition(reply)[2].split(told)
         before, behind = (tokenizer.encode(part, add_special_tokens=False) for part in (between, after))
         end = before.pop(0) if before and before[0] in ends else tokenizer.eos_token_id
         return cls(int(end), tuple(map(int, before)), tuple(map(int, behind)))

@@ -1,7 +1,6 @@
 """Precision of forward passes, and logits of hidden states."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -9,18 +8,14 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 
-@contextmanager
-def own_precision(base: Any) -> Iterator[None]:
+def own_precision(base: Any) -> AbstractContextManager[Any]:
     """Runs adapter layers in the precision of the base model; no effect if that is float32 or wider.
 
     Adapters are trained in float32 on a base of lower precision. Computing their products in float32 would be slow, so
     the adapter is rounded for the forward pass, as an engine that serves it does.
     """
-    if base.dtype not in (torch.bfloat16, torch.float16):
-        yield
-        return
-    with torch.autocast(base.device.type, dtype=base.dtype):
-        yield
+    low = base.dtype in (torch.bfloat16, torch.float16)
+    return torch.autocast(base.device.type, dtype=base.dtype) if low else nullcontext()
 
 
 class _Hidden(BaseModelOutputWithPast):

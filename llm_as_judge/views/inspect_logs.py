@@ -63,8 +63,7 @@ class _Transcript:
         read, written = exchange.prompt_tokens, exchange.completion_tokens
         usage = model.ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
         self.usage[name] = self.usage.get(name, model.ModelUsage()) + usage
-        cut_off = exchange.finish_reason == "length"
-        output = model.ModelOutput.from_content(name, exchange.reply, "max_tokens" if cut_off else "stop")
+        output = model.ModelOutput.from_content(name, exchange.reply, "max_tokens" if exchange.cut_off else "stop")
         output.usage = usage
         self.add(
             event.ModelEvent, exchange.seconds, model=name, input=list(asked), tools=[], tool_choice="none",
