@@ -45,9 +45,12 @@ class Toolbox:
 class Operator:
     """Base of the ten operators: ``RESULT`` has the type of each key of the result, ``SUMMARY`` is for the policy."""
 
-    NAME: ClassVar[str]
+    NAME: ClassVar[str]  # that of the class
     RESULT: ClassVar[Mapping[str, type]]
     SUMMARY: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        cls.NAME = vars(cls).get("NAME", cls.__name__)
 
     def __init__(self, tools: Toolbox) -> None:
         self.tools = tools

@@ -20,7 +20,6 @@ _LONGEST_ERROR = 300  # characters
 class Custom(Operator):
     """One executor call: the instruction, a line break, the input."""
 
-    NAME = "Custom"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "answers the input as the instruction says"
 
@@ -33,7 +32,6 @@ class Custom(Operator):
 class AnswerGenerate(Operator):
     """A reasoned answer. A reply without tags is taken whole, with ``parse_ok=False``; one cut off has none."""
 
-    NAME = "AnswerGenerate"
     RESULT: ClassVar = {"thought": str, "answer": str}
     SUMMARY = "thinks step by step, then gives the final answer"
 
@@ -50,7 +48,6 @@ class AnswerGenerate(Operator):
 class CustomCodeGenerate(Operator):
     """One draft of the function, asked for with its signature and one public test if the question has them."""
 
-    NAME = "CustomCodeGenerate"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "writes the Python function entry_point"
 
@@ -72,7 +69,6 @@ class CustomCodeGenerate(Operator):
 class ScEnsemble(Operator):
     """Asks which solution is most consistent; if all agree, there is no call."""
 
-    NAME = "ScEnsemble"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "picks the most consistent of several solutions"
 
@@ -88,7 +84,6 @@ class ScEnsemble(Operator):
 class MdEnsemble(Operator):
     """``vote_count`` votes at the same time, each over the solutions in another order."""
 
-    NAME = "MdEnsemble"
     RESULT: ClassVar = {"solution": str}
     SUMMARY = "takes a vote of 5 on several solutions"
 
@@ -122,7 +117,6 @@ class MdEnsemble(Operator):
 class Programmer(Operator):
     """Writes ``solve()`` and runs it, up to three times; ``output`` is its value as text, empty if all tries failed."""
 
-    NAME = "Programmer"
     RESULT: ClassVar = {"code": str, "output": str}
     SUMMARY = "writes and runs a program that computes the answer"
 
@@ -147,7 +141,6 @@ class Programmer(Operator):
 class Test(Operator):
     """Runs the public tests and asks for a correction when one fails. Without tests, the function only has to load."""
 
-    NAME = "Test"
     RESULT: ClassVar = {"result": bool, "solution": str}
     SUMMARY = "runs public tests on code and repairs it when they fail"
 
@@ -180,7 +173,6 @@ class Test(Operator):
 class Format(Operator):
     """The final answer of a longer solution, in a few words."""
 
-    NAME = "Format"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "reduces a solution to its final answer"
 
@@ -193,7 +185,6 @@ class Format(Operator):
 class Review(Operator):
     """A verdict on a solution as a real bool; an unreadable reply counts as no objection, with ``parse_ok=False``."""
 
-    NAME = "Review"
     RESULT: ClassVar = {"review_result": bool, "feedback": str}
     SUMMARY = "checks a solution"
 
@@ -209,7 +200,6 @@ class Review(Operator):
 class Revise(Operator):
     """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, changes nothing."""
 
-    NAME = "Revise"
     RESULT: ClassVar = {"solution": str}
     SUMMARY = "rewrites a solution by the feedback"
 
