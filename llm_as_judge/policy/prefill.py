@@ -34,8 +34,8 @@ class Store:
     length: int = 0  # own tokens stored
 
     def __post_init__(self) -> None:
-        #: On a GPU a step computes the same shapes until the capacity grows (``policy.graphs``); elsewhere no more than
-        #: it needs.
+        #: On a GPU a step computes the same shapes until the capacity grows (``replayable``); elsewhere no more than it
+        #: needs.
         self.fixed = self.prompt_lengths.device.type == "cuda"
         self.at = self.prompt_lengths.new_full((1,), self.length)  # ``length``, where a captured step reads it
 

@@ -19,7 +19,7 @@ from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
-from llm_as_judge.policy.chat import joined
+from llm_as_judge.policy.chat import Encoder, joined
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import (
     Attempt,
@@ -36,7 +36,6 @@ from llm_as_judge.types import (
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
-    from llm_as_judge.policy.chat import Encoder
     from llm_as_judge.policy.sampling import Sampling
 
 logger = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 def next_turns(
-    policy: "Encoder", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
+    policy: Encoder, generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
     """Each of ``completions`` with one more turn: the policy reads its text of ``told``, and ``generate`` samples.
 
