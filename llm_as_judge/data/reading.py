@@ -198,8 +198,7 @@ def _table(file: IO[bytes]) -> Iterator[Raw]:
 
     path = Path(file.name)
     with refusing_datasets() as datasets:
-        place = glob.escape(str(path))
-        rows = datasets.load_dataset(path.suffix[1:], data_files=place, split="train", streaming=True)
+        rows = datasets.load_dataset(path.suffix[1:], data_files=glob.escape(str(path)), split="train", streaming=True)
         for table in rows.with_format("arrow").iter(batch_size=_ROWS):
             yield from table.to_pylist()
 

@@ -158,8 +158,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         if response_format is not None:
             request["response_format"] = dict(response_format)
         started = time.monotonic()
-        varies = random and seed is None
-        reply = await (self._complete(request, self._servers) if varies else self._once(request))
+        reply = await (self._complete(request, self._servers) if random and seed is None else self._once(request))
         return replace(reply, prompt=prompt, seconds=time.monotonic() - started)
 
     async def _once(self, request: Mapping[str, Any]) -> Exchange:

@@ -24,8 +24,7 @@ class Custom(Operator):
     SUMMARY = "answers the input as the instruction says"
 
     async def __call__(self, input: str, instruction: str) -> dict[str, Any]:
-        prompt = f"{instruction}\n{input}" if instruction else input
-        text = (await self.tools.ask(self.NAME, prompt)).strip()
+        text = (await self.tools.ask(self.NAME, f"{instruction}\n{input}" if instruction else input)).strip()
         return result(parse_ok=bool(text), response=text)
 
 

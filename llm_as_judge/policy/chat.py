@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jinja2 import TemplateError
@@ -181,8 +181,7 @@ def completion_of(
 ) -> Completion:
     """Completion from sampled ids; if ``stopped``, the last one ends the sequence and is not part of the text."""
     text = text_of(tokenizer, ids[:-1] if stopped else ids)
-    reason: Literal["stop", "length"] = "stop" if stopped else "length"
-    return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason, version)
+    return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), "stop" if stopped else "length", version)
 
 
 def joined(completion: Completion, prompt: Sequence[int], turn: Completion) -> Completion:

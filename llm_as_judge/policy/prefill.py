@@ -85,8 +85,7 @@ class Store:
         at_own = (asked @ own_k.mT).transpose(1, 2)
         if self.fixed:
             at_own = at_own.masked_fill(torch.arange(own, device=self.at.device) > self.at, -torch.inf)
-        scores = torch.cat([at_common, at_prompt, at_own], -1)
-        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        weights = torch.cat([at_common, at_prompt, at_own], -1).softmax(-1, dtype=torch.float32).to(query.dtype)
         common, prompt, own_weights = torch.split(weights, [at_common.shape[-1], at_prompt.shape[-1], own], -1)
         out = torch.einsum("phgsk,hkd->pghsd", common, common_v)
         out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)

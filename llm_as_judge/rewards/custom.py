@@ -47,8 +47,7 @@ class CustomRewards:
         Unscored rollouts stay unscored. Raises ``ConfigError`` for a function that returns anything but a number or
         None for each workflow.
         """
-        scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
-        columns = _columns(scored)
+        columns = _columns([rollout for rollout in rollouts if rollout.reward.total is not None])
         found = await asyncio.gather(*(function.values(columns) for function, _ in self.functions.values()))
         values = (dict(zip(self.functions, own, strict=True)) for own in zip(*found, strict=True))
         return [one if one.reward.total is None else self._changed(one, next(values)) for one in rollouts]

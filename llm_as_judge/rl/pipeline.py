@@ -135,8 +135,7 @@ class Pipeline:
         """
         last = min(step + self._config.lookahead, end - 1)
         while (ahead := step + len(self._pending)) <= last:
-            size = self._config.rollout_batch_size
-            batch, collector = await self._sample(ahead, step, size, 0, timer)
+            batch, collector = await self._sample(ahead, step, self._config.rollout_batch_size, 0, timer)
             self._pending.append(batch)
             self._running.append(collector)
         for i, batch in enumerate(self._pending):
@@ -299,5 +298,4 @@ class Pipeline:
 
 def seed_of(seed: int, step: int, stream: int) -> int:
     """An independent seed for every step and purpose, so that resuming needs no generator state."""
-    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
-    return int.from_bytes(digest[:7], "big")
+    return int.from_bytes(hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()[:7], "big")

@@ -197,8 +197,7 @@ class Collector:
             unscored = [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]
             if not unscored or (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
-            reasons = Counter(rollouts[key].trouble for key in unscored)
-            [(most, _)] = reasons.most_common(1)
+            [(most, _)] = Counter(rollouts[key].trouble for key in unscored).most_common(1)
             cause = f"{share:.0%} of the rollouts could not be scored, most often because: {most}"
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(
@@ -261,8 +260,7 @@ def _refuse_broken_operators(executions: Sequence[Execution]) -> None:
     """
     calls = Counter(call.name for execution in executions for call in execution.calls)
     crashes = [crash for execution in executions for crash in execution.crashes]
-    counts = Counter((crash.operator, crash.place) for crash in crashes)
-    for (name, place), count in counts.items():
+    for (name, place), count in Counter((crash.operator, crash.place) for crash in crashes).items():
         if count >= _LEAST_CRASHES and 2 * count > calls[name]:
             last = next(crash.traceback for crash in crashes if (crash.operator, crash.place) == (name, place))
             cure = "mend it; to refuse arguments, raise ValueError"

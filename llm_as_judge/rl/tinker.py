@@ -36,8 +36,7 @@ class TinkerLearner:
         for _ in range(config.ppo_epochs):
             current, sampled = policy.logprobs(completions), [torch.tensor(c.sampled) for c in completions]
             logprobs, mask = (pad_sequence(rows, batch_first=True) for rows in (current, sampled))
-            inputs = inputs_of(batch.rows, logprobs, mask)
-            advantages, out = folded(inputs, config, batch.normaliser)
+            advantages, out = folded(inputs_of(batch.rows, logprobs, mask), config, batch.normaliser)
             rate = config.learning_rate * rise_of(config, policy.steps)
             if finite := bool(advantages.isfinite().all()):  # NaN would destroy the adapter on the server
                 self.unsettled = True

@@ -134,8 +134,7 @@ def _sample(
         for call in execution.calls:
             transcript.called(call, executor)
         if error:
-            shown = logs.EvalError(message=error, traceback=error, traceback_ansi=error)
-            transcript.add(event.ErrorEvent, error=shown)
+            transcript.add(event.ErrorEvent, error=logs.EvalError(message=error, traceback=error, traceback_ansi=error))
     if rollout.verdict.exchanges:
         with transcript.span("judge"):
             transcript.exchanged(judge, rollout.verdict.exchanges)
@@ -216,8 +215,7 @@ def step_name(step: int) -> str:
 
 def log_name(moment: float, what: str) -> str:
     """A name that ``inspect view`` recognises as a log; ``moment`` is in Unix seconds."""
-    stamp = _moment(moment).strftime(_STAMP)
-    return f"{stamp}_{what}_{what.replace('-', '')}.json"
+    return f"{_moment(moment).strftime(_STAMP)}_{what}_{what.replace('-', '')}.json"
 
 
 def time_of(file: Path) -> float:

@@ -20,8 +20,7 @@ def parse(record: Record) -> Problem:
     setup = optional_text(record, "test_setup_code").strip()
     hidden = [*asserts, *_lines(record, "challenge_test_list")]
     # ten gold solutions use math without importing it
-    suite = optional_text(record, "test")  # MBPP+
-    tests = suite or "\n".join([*([setup] if setup else []), *hidden])
+    tests = optional_text(record, "test") or "\n".join([*([setup] if setup else []), *hidden])
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports")]))
     entry_point = tested_function("\n".join(asserts), optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))

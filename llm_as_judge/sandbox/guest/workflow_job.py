@@ -174,8 +174,7 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     operator.__dict__.update(operators)
     create_modules(job["modules"], operators, job["prompt"])
     names = {"create_llm_instance": LLM, "DatasetType": str, "operator": operator}
-    namespace = execute(job["source"], aflow.MODULE, names=names)
-    cls = defined(namespace, "Workflow")
+    cls = defined(execute(job["source"], aflow.MODULE, names=names), "Workflow")
     args, kwargs = aflow.constructor_arguments(inspect.signature(cls).parameters.values())
     values = {"name": "workflow", "llm_config": {}, "dataset": job["dataset"], "llm": LLM()}
     workflow = cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
