@@ -334,8 +334,7 @@ def json_data(value: Any, longest: int | None = None) -> Any:
         return {name: json_data(item, most if isinstance(item, str) else longest) for name, item in own.items()}
     items = sys.maxsize if longest is None else max(_FEWEST, longest // 10)
     if isinstance(value, Mapping):
-        pairs = islice(value.items(), items)
-        return {json_data(str(key)[:longest]): json_data(item, longest) for key, item in pairs}
+        return {json_data(str(key)[:longest]): json_data(item, longest) for key, item in islice(value.items(), items)}
     if isinstance(value, (list, tuple, set, frozenset)):
         kept = list(value)
         counted = bool(kept) and isinstance(kept[0], OperatorCall | Exchange)

@@ -154,6 +154,11 @@ class Exchange:
     cost: float  # in the currency of the price table
     seconds: float
 
+    @property
+    def cut_off(self) -> bool:
+        """Whether the reply reached its length limit, so that an unclosed part of it is incomplete."""
+        return self.finish_reason == "length"
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorCall:
@@ -218,7 +223,7 @@ class Execution:
         """Whether the answer is the end of a reply cut off at its token limit, and not of a complete reply."""
         answer = (self.answer or "").strip()
         replies = [e for c in self.calls for e in c.exchanges if e.reply.rstrip().endswith(answer)]
-        return bool(answer) and bool(replies) and all(e.finish_reason == "length" for e in replies)
+        return bool(answer) and bool(replies) and all(e.cut_off for e in replies)
 
     @property
     def tokens(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from llm_as_judge.assembly import policy
-from llm_as_judge.policy import graphs, local
+from llm_as_judge.policy import forward, local
 
 RECORDING = "llm_as_judge.assembly.recording"
 
@@ -26,9 +26,9 @@ def test_a_stub_does_not_outlive_its_patch_in_modules_imported_meanwhile() -> No
 
 
 def test_a_name_that_is_patched_twice_gets_its_first_value_back() -> None:
-    own = graphs.replayable
+    own = forward.replayable
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graphs, "replayable", str)
-        patch.setattr(graphs, "replayable", own)
-    assert graphs.replayable is own
+        patch.setattr(forward, "replayable", str)
+        patch.setattr(forward, "replayable", own)
+    assert forward.replayable is own
     assert local.replayable is own

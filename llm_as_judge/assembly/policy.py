@@ -2,8 +2,8 @@
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from llm_as_judge.assembly.problems import Problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
@@ -13,16 +13,15 @@ from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.thinking import ThinkingEngine
+from llm_as_judge.policy.tinker import TinkerPolicy
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.ranks import Ranks
 from llm_as_judge.rl.rollout import Engine
+from llm_as_judge.rl.tinker import TinkerLearner
 from llm_as_judge.rl.update import Learner, Updater
 from llm_as_judge.workflow.prompt import Layer1
-
-if TYPE_CHECKING:
-    from llm_as_judge.assembly.problems import Problems
 
 
 def checkpoint_folder(config: Config) -> Path:
@@ -64,8 +63,6 @@ def load_author(
     base = config.base_model.path
     prompt = Layer1(config.workflow, config.data.domains, config.choices)
     if config.generation.engine == "tinker":
-        from llm_as_judge.policy.tinker import TinkerPolicy
-
         progress.say(f"policy: {base} on {config.engine.base_url}")
         served = TinkerPolicy(_started(config), adapter, progress.say)
         return _author(served, served, prompt, config, adapter)
@@ -102,15 +99,12 @@ def _author(policy: Encoder, engine: Engine, prompt: Layer1, config: Config, ada
 
 
 def make_learner(author: PolicyAuthor, ranks: Ranks) -> Learner:
-    if isinstance(author.policy, Policy):
-        return Updater(author.policy, author.config.training, ranks)
-    from llm_as_judge.policy.tinker import TinkerPolicy
-    from llm_as_judge.rl.tinker import TinkerLearner
-
-    assert isinstance(author.policy, TinkerPolicy)
-    return TinkerLearner(author.policy)
+    if isinstance(author.policy, TinkerPolicy):
+        return TinkerLearner(author.policy)
+    assert isinstance(author.policy, Policy)
+    return Updater(author.policy, author.config.training, ranks)
 
 
-def probe_policy(author: PolicyAuthor, problems: "Problems") -> Written:
+def probe_policy(author: PolicyAuthor, problems: Problems) -> Written:
     """What ``author`` writes for four training problems per domain; the sampler does not advance."""
     return look_at(author, [problem.question for problem in problems.sampler.peek(4)], samples=2)

@@ -49,8 +49,7 @@ async def run_ablation(
         return found
 
     full = await outcomes("full", {})
-    ablated = {part: await outcomes(part, change) for part, change in changes.items()}
-    worth = worths(full, ablated)
+    worth = worths(full, {part: await outcomes(part, change) for part, change in changes.items()})
     result = {
         "seeds": seeds,
         "full": [{"accuracy": accuracy, "tokens": tokens} for accuracy, tokens in full],

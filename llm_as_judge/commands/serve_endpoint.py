@@ -16,7 +16,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, Any, Literal
 
 from aiohttp import web
@@ -164,12 +163,11 @@ class Endpoint:
         async def delta(index: int, part: dict[str, Any], reason: str | None = None, **more: Any) -> None:
             await send({**head, "choices": [{"index": index, "delta": part, "finish_reason": reason, **more}]})
 
-        async def workflow(index: int, source: str) -> None:
-            await delta(index, {"reasoning_content": source})
-
         async def answered(index: int) -> Solution:
             await delta(index, {"role": "assistant", "content": ""})
-            solution = await self._solve(request, question, index, partial(workflow, index))
+            solution = await self._solve(
+                request, question, index, lambda source: delta(index, {"reasoning_content": source})
+            )
             choice = _choice(index, solution, request)
             await delta(index, {name: choice["message"][name] for name in ("content", "refusal")})
             await delta(index, {}, choice["finish_reason"], workflow=choice["workflow"])

@@ -130,8 +130,7 @@ def warmup(
     with TerminalProgress(console) as progress:
         result = run_warmup(settings, resume=resume, progress=progress)
     if as_json:
-        looks = [look.as_json() for look in result.looks]
-        cli.print_json({"adapter": str(result.adapter), "looks": looks})
+        cli.print_json({"adapter": str(result.adapter), "looks": [look.as_json() for look in result.looks]})
     first, kept = result.looks[0].written, max(result.looks, key=Look.rank).written
     rates = f"{100 * first.valid_rate:.0f} % before, {100 * kept.valid_rate:.0f} % after"
     cli.show(console, f"valid workflows: {rates}{kept.reasons}", f"adapter {result.adapter}")

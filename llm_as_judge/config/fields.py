@@ -2,7 +2,7 @@
 
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -111,6 +111,16 @@ def takes_text(annotation: Any) -> bool:
 
 def takes_list(annotation: Any) -> bool:
     return any(typing.get_origin(member) is tuple for member in members(annotation))
+
+
+def with_paths(value: Any, change: Callable[[str], str]) -> Any:
+    """A setting that names files, with other paths: a file, ``file.py:function``, or weights by these."""
+    if isinstance(value, dict):
+        return {with_paths(key, change): weight for key, weight in value.items()}
+    if not isinstance(value, str) or not value:
+        return value
+    file, colon, name = value.rpartition(":")
+    return f"{change(file)}{colon}{name}" if file.endswith(".py") else change(value)
 
 
 def names_input(field: FieldInfo) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.config.fields import names_input
+from llm_as_judge.config.fields import names_input, with_paths
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 
@@ -70,15 +70,6 @@ def _settings(config: Config, section: str) -> Iterator[tuple[str, Any]]:
             continue
         if name == "model_name":
             yield name, content_of(Path(locate_weights(config.base_model.path)))
-        elif not names_input(LEAVES[f"{section}.{name}"]) or not value:
-            yield name, value
-        elif isinstance(value, dict):  # file.py:function to weight
-            yield name, {_named(key): weight for key, weight in value.items()}
         else:
-            yield name, _named(value)
-
-
-def _named(place: str) -> str:
-    """The content of a file, or of that of ``file.py:function`` with the function's name."""
-    file, _, name = place.rpartition(":")
-    return f"{content_of(Path(file))}:{name}" if file.endswith(".py") else content_of(Path(place))
+            own = names_input(LEAVES[f"{section}.{name}"])
+            yield name, with_paths(value, lambda path: content_of(Path(path))) if own else value

@@ -17,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from llm_as_judge.config.endpoints import DEFAULT_API_KEY
-from llm_as_judge.config.fields import members, names_input, takes_list, takes_text
+from llm_as_judge.config.fields import members, names_input, takes_list, takes_text, with_paths
 from llm_as_judge.config.registry import did_you_mean, nearest
 from llm_as_judge.config.schema import LEAVES, SECTIONS, BaseModelEntry, Config, field_of
 from llm_as_judge.config.sources import SHIPPED, Setting, environment, find_file, read_value, read_yaml
@@ -131,15 +131,12 @@ def _located(value: Any, folder: Path) -> Any:
     Unchanged paths are relative to the current folder, where ``data process`` writes; files of ``config`` that are not
     there are the shipped ones.
     """
-    if isinstance(value, dict):  # file.py:function to weight
-        return {_located(key, folder): weight for key, weight in value.items()}
-    if not isinstance(value, str) or not value:
-        return value
-    file, colon, name = value.rpartition(":")
-    if file.endswith(".py"):  # file.py:function
-        return f"{_located(file, folder)}{colon}{name}"
-    there = folder / Path(value).expanduser()
-    return str(there.resolve()) if there.exists() else str(find_file(Path(value)))
+
+    def located(path: str) -> str:
+        there = folder / Path(path).expanduser()
+        return str(there.resolve()) if there.exists() else str(find_file(Path(path)))
+
+    return with_paths(value, located)
 
 
 def _first_leaf(section: str) -> str:

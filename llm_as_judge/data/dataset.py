@@ -64,12 +64,8 @@ class Source(Strict):
 
 
 _FOUND = plain_yaml(Path(__file__).with_name("benchmarks") / "sources.yaml")
-_SOURCES = TypeAdapter(Mapping[str, Source]).validate_python(_FOUND)
-
-
-def source_of(dataset: str) -> Source:
-    """The source of one of the package's benchmarks."""
-    return _SOURCES[dataset]
+#: The sources of the package's benchmarks.
+SOURCES: Mapping[str, Source] = TypeAdapter(Mapping[str, Source]).validate_python(_FOUND)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,5 +107,5 @@ def derived(entry: Dataset, name: str, recognises: Callable[[Record], bool], **c
         id_ = f"{name}/{problem.question.id.partition('/')[2]}"
         return replace(problem, question=replace(problem.question, id=id_, dataset=name))
 
-    changes = {"variant": lambda record: "", "source": source_of(name), "split_of": None, **changes}
+    changes = {"variant": lambda record: "", "source": SOURCES[name], "split_of": None, **changes}
     return replace(entry, parse=parse, recognises=recognises, **changes)

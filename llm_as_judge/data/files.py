@@ -1,6 +1,5 @@
 """Result files that are complete or absent: written to a hidden folder, checksummed, then moved into place."""
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import locked, naming
+from llm_as_judge.files import locked, naming, sha256_of
 
 #: Present in the output folder while its files are replaced.
 MARKER = ".incomplete"
@@ -17,18 +16,16 @@ MARKER = ".incomplete"
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
     """Write ``lines`` durably; their ``lines``, ``bytes`` and ``sha256``. Raises ``OSError`` that names ``path``."""
-    digest, count, size = hashlib.sha256(), 0, 0
+    count = 0
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb", 1 << 20) as file:
             for line in lines:
                 file.write(line)
-                digest.update(line)
                 count += 1
-                size += len(line)
             file.flush()
             os.fsync(file.fileno())
-    return {"lines": count, "bytes": size, "sha256": digest.hexdigest()}
+        return {"lines": count, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 @contextmanager

@@ -108,8 +108,7 @@ class Forms:
         for _, record in islice(read(self._file), _SURE):
             with suppress(DataError):
                 if not isinstance(record, DataError):
-                    own = {**self._formed(record)[1], "type": "qa"}
-                    answers += parse(own).reference.answers[:1]
+                    answers += parse({**self._formed(record)[1], "type": "qa"}).reference.answers[:1]
         return "math" if 2 * sum(map(_is_maths, answers)) > len(answers) else "qa"
 
 

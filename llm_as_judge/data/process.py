@@ -152,8 +152,7 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
     if missing:
         raise DataError("\n".join(missing))
     if job.custom:
-        own = [file for path in job.custom for file in files_in(path)]
-        pools.append(_Pool("custom", own, None))
+        pools.append(_Pool("custom", [file for path in job.custom for file in files_in(path)], None))
     if not pools:
         raise ConfigError("there is nothing to process: name --datasets or --custom FILE")
     return pools
@@ -170,12 +169,10 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
         for file in pool.files:
-            parse = pool.parse or Forms(file, job.own).parse
-            for _, problem in parsed(file, parse, faults):
+            for _, problem in parsed(file, pool.parse or Forms(file, job.own).parse, faults):
                 unanswered += not problem.reference.given
                 name = f"custom_{problem.question.domain}" if pool.name == "custom" else pool.name
-                entry = entry_of(problem, seed, _line(to_record(problem)))
-                entries.setdefault(name, []).append(entry)
+                entries.setdefault(name, []).append(entry_of(problem, seed, _line(to_record(problem))))
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
     if not entries:

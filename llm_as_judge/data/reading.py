@@ -184,16 +184,12 @@ def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
             if header:
                 yield None
                 continue
-        try:
-            yield choices.from_row(row) if not header else _by_column(header, row)
-        except DataError as error:
-            yield error
-
-
-def _by_column(header: list[str], row: list[str]) -> Record:
-    if len(row) != len(header):
-        raise DataError(f"the header names {len(header)} columns ({', '.join(header)}), and the row has {len(row)}")
-    return {name: value for name, value in zip(header, row, strict=True) if value}
+        if not header:
+            yield choices.from_row(row)
+        elif len(row) == len(header):
+            yield {name: value for name, value in zip(header, row, strict=True) if value}
+        else:
+            yield DataError(f"the header names {len(header)} columns ({', '.join(header)}), and the row has {len(row)}")
 
 
 def _table(file: IO[bytes]) -> Iterator[Raw]:
@@ -202,8 +198,7 @@ def _table(file: IO[bytes]) -> Iterator[Raw]:
 
     path = Path(file.name)
     with refusing_datasets() as datasets:
-        place = glob.escape(str(path))
-        rows = datasets.load_dataset(path.suffix[1:], data_files=place, split="train", streaming=True)
+        rows = datasets.load_dataset(path.suffix[1:], data_files=glob.escape(str(path)), split="train", streaming=True)
         for table in rows.with_format("arrow").iter(batch_size=_ROWS):
             yield from table.to_pylist()
 

@@ -71,8 +71,7 @@ def choice_problem(dataset: str, given: object, stem: str, labels: list[str], te
     answers = [right, f"{right}. {text}"] if text else [right]
     if text and choices.count(text) == 1:
         answers.append(text)
-    question = Question(given_id(dataset, given, shown), shown, "qa", dataset=dataset)
-    return Problem(question, Reference(tuple(answers)))
+    return Problem(Question(given_id(dataset, given, shown), shown, "qa", dataset=dataset), Reference(tuple(answers)))
 
 
 def short(value: object) -> str:

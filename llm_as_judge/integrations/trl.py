@@ -92,12 +92,9 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
     """
     training, generation = config.training, config.generation
     device = resolve_device(config.model.device)
-    if training.loss_type == "gspo":
-        loss = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
-    else:
-        loss = {"loss_type": training.loss_type}
+    gspo = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
     return {
-        **loss,
+        **(gspo if training.loss_type == "gspo" else {"loss_type": training.loss_type}),
         "use_cpu": device.type == "cpu",
         "bf16": device.type == "cuda",
         **picked(training, "seed max_steps learning_rate warmup_steps weight_decay max_grad_norm epsilon beta"),

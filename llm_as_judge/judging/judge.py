@@ -85,8 +85,7 @@ class Judge:
 
     def scores(self, problem: Problem) -> bool:
         """Whether hidden tests or a usual scorer decide, and not the rules."""
-        metric = metric_of(problem.question)
-        return bool(problem.reference.tests) or metric not in ("accuracy", "pass@k")
+        return bool(problem.reference.tests) or metric_of(problem.question) not in ("accuracy", "pass@k")
 
     async def _scored(self, problem: Problem, answer: str | None) -> Verdict | None:
         """The verdict of the benchmark's usual scorer; None if there is none."""

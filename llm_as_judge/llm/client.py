@@ -139,9 +139,6 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         self._failed_at = {server.root: -math.inf for server in self._servers}
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
         """Close the connections; a later call opens new ones."""
         for server in self._servers:
             await server.aclose()
@@ -161,8 +158,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         if response_format is not None:
             request["response_format"] = dict(response_format)
         started = time.monotonic()
-        varies = random and seed is None
-        reply = await (self._complete(request, self._servers) if varies else self._once(request))
+        reply = await (self._complete(request, self._servers) if random and seed is None else self._once(request))
         return replace(reply, prompt=prompt, seconds=time.monotonic() - started)
 
     async def _once(self, request: Mapping[str, Any]) -> Exchange:

@@ -146,8 +146,7 @@ class Transport:
             said, target = _text(body), response.headers.get("Location") if response.status < 400 else None
             cause = _cause(response.status, said)
             what = f"HTTP {response.status}: {self._quote(f'redirects to {target}' if target else said)}"
-            wait_s = _asked(response.headers.get("Retry-After", ""), self.config.timeout_s)
-            raise Failure(what, cause, wait_s, said)
+            raise Failure(what, cause, _asked(response.headers.get("Retry-After", ""), self.config.timeout_s), said)
         self.places.answered()
         self.answered = True
         try:
@@ -235,5 +234,4 @@ def _cause(status: int, text: str) -> Cause:
     }  # fmt: skip
     if status < 400:
         return "model"  # a redirect: another address
-    usual: Cause = "server" if status >= 500 else "context" if _CONTEXT.search(text) else "request"
-    return known.get(status, usual)
+    return known.get(status, "server" if status >= 500 else "context" if _CONTEXT.search(text) else "request")

@@ -45,17 +45,15 @@ class Toolbox:
 class Operator:
     """Base of the ten operators: ``RESULT`` has the type of each key of the result, ``SUMMARY`` is for the policy."""
 
-    NAME: ClassVar[str]
+    NAME: ClassVar[str]  # that of the class
     RESULT: ClassVar[Mapping[str, type]]
     SUMMARY: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        cls.NAME = vars(cls).get("NAME", cls.__name__)
+
     def __init__(self, tools: Toolbox) -> None:
         self.tools = tools
-
-
-def cut_off(reply: Exchange) -> bool:
-    """Whether the reply reached its length limit, so that an unclosed part of it is incomplete."""
-    return reply.finish_reason == "length"
 
 
 def result(parse_ok: bool = True, error: str = "", **keys: Any) -> dict[str, Any]:

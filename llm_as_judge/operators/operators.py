@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, ClassVar
 
 from llm_as_judge.answers.code import PROGRAM, defines, defining_block, is_name
-from llm_as_judge.operators.base import Operator, Toolbox, cut_off, result
+from llm_as_judge.operators.base import Operator, Toolbox, result
 from llm_as_judge.operators.reading import chosen_letter, field, truth
 from llm_as_judge.sandbox.public_test import first_failure
 
@@ -20,26 +20,23 @@ _LONGEST_ERROR = 300  # characters
 class Custom(Operator):
     """One executor call: the instruction, a line break, the input."""
 
-    NAME = "Custom"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "answers the input as the instruction says"
 
     async def __call__(self, input: str, instruction: str) -> dict[str, Any]:
-        prompt = f"{instruction}\n{input}" if instruction else input
-        text = (await self.tools.ask(self.NAME, prompt)).strip()
+        text = (await self.tools.ask(self.NAME, f"{instruction}\n{input}" if instruction else input)).strip()
         return result(parse_ok=bool(text), response=text)
 
 
 class AnswerGenerate(Operator):
     """A reasoned answer. A reply without tags is taken whole, with ``parse_ok=False``; one cut off has none."""
 
-    NAME = "AnswerGenerate"
     RESULT: ClassVar = {"thought": str, "answer": str}
     SUMMARY = "thinks step by step, then gives the final answer"
 
     async def __call__(self, input: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.answer_generate.format(input=input))
-        cut = cut_off(reply)
+        cut = reply.cut_off
         answer, thought = field(reply.reply, "answer", cut=cut), field(reply.reply, "thought") or ""
         if answer is None:
             whole = "" if cut else reply.reply.strip()
@@ -50,7 +47,6 @@ class AnswerGenerate(Operator):
 class CustomCodeGenerate(Operator):
     """One draft of the function, asked for with its signature and one public test if the question has them."""
 
-    NAME = "CustomCodeGenerate"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "writes the Python function entry_point"
 
@@ -72,7 +68,6 @@ class CustomCodeGenerate(Operator):
 class ScEnsemble(Operator):
     """Asks which solution is most consistent; if all agree, there is no call."""
 
-    NAME = "ScEnsemble"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "picks the most consistent of several solutions"
 
@@ -88,7 +83,6 @@ class ScEnsemble(Operator):
 class MdEnsemble(Operator):
     """``vote_count`` votes at the same time, each over the solutions in another order."""
 
-    NAME = "MdEnsemble"
     RESULT: ClassVar = {"solution": str}
     SUMMARY = "takes a vote of 5 on several solutions"
 
@@ -122,7 +116,6 @@ class MdEnsemble(Operator):
 class Programmer(Operator):
     """Writes ``solve()`` and runs it, up to three times; ``output`` is its value as text, empty if all tries failed."""
 
-    NAME = "Programmer"
     RESULT: ClassVar = {"code": str, "output": str}
     SUMMARY = "writes and runs a program that computes the answer"
 
@@ -147,7 +140,6 @@ class Programmer(Operator):
 class Test(Operator):
     """Runs the public tests and asks for a correction when one fails. Without tests, the function only has to load."""
 
-    NAME = "Test"
     RESULT: ClassVar = {"result": bool, "solution": str}
     SUMMARY = "runs public tests on code and repairs it when they fail"
 
@@ -180,7 +172,6 @@ class Test(Operator):
 class Format(Operator):
     """The final answer of a longer solution, in a few words."""
 
-    NAME = "Format"
     RESULT: ClassVar = {"response": str}
     SUMMARY = "reduces a solution to its final answer"
 
@@ -193,14 +184,13 @@ class Format(Operator):
 class Review(Operator):
     """A verdict on a solution as a real bool; an unreadable reply counts as no objection, with ``parse_ok=False``."""
 
-    NAME = "Review"
     RESULT: ClassVar = {"review_result": bool, "feedback": str}
     SUMMARY = "checks a solution"
 
     async def __call__(self, problem: str, solution: str) -> dict[str, Any]:
         reply = await self.tools.reply(self.NAME, self.tools.prompts.review.format(problem=problem, solution=solution))
         feedback = field(reply.reply, "feedback") or ""
-        verdict = truth(field(reply.reply, "review_result", cut=cut_off(reply)))
+        verdict = truth(field(reply.reply, "review_result", cut=reply.cut_off))
         if verdict is None:
             return result(parse_ok=False, error="no True or False in the reply", review_result=True, feedback=feedback)
         return result(review_result=verdict, feedback=feedback)
@@ -209,14 +199,13 @@ class Review(Operator):
 class Revise(Operator):
     """A corrected solution. A reply without tags is taken whole; an empty one, or one cut off, changes nothing."""
 
-    NAME = "Revise"
     RESULT: ClassVar = {"solution": str}
     SUMMARY = "rewrites a solution by the feedback"
 
     async def __call__(self, problem: str, solution: str, feedback: str) -> dict[str, Any]:
         prompt = self.tools.prompts.revise.format(problem=problem, solution=solution, feedback=feedback)
         reply = await self.tools.reply(self.NAME, prompt)
-        cut = cut_off(reply)
+        cut = reply.cut_off
         revised = field(reply.reply, "solution", cut=cut)
         if not revised:
             whole = reply.reply.strip() if revised is None and not cut else ""

@@ -19,8 +19,7 @@ from torch import Tensor
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue
 from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
-from llm_as_judge.policy.forward import logits_of, next_logits
-from llm_as_judge.policy.graphs import replayable
+from llm_as_judge.policy.forward import logits_of, next_logits, replayable
 from llm_as_judge.policy.local import draw, refuse
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.prefill import forwarded

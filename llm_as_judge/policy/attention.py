@@ -95,7 +95,6 @@ def decode_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    dropout: float = 0.0,
     store: Any = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:

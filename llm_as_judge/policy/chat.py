@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from jinja2 import TemplateError
@@ -123,15 +123,12 @@ class UserTurn:
         """Raises ``ConfigError`` if the template cannot render a second user message."""
         reply, told = "the first reply", "the second request"
         chat = chat_messages(Prompt("", told, (("the first request", reply),)), False, True)
-        text = ""
-        if _renders(tokenizer, chat, [reply, told]):
-            text = _rendered(tokenizer, chat, thinking)
-        if not text:
+        if not _renders(tokenizer, chat, [reply, told]):
             raise ConfigError(
                 "workflow.repairs needs a chat template with several turns, which this policy's refuses; set "
                 "workflow.repairs=0"
             )
-        between, after = text.rpartition(reply)[2].split(told)
+        between, after = _rendered(tokenizer, chat, thinking).rpartition(reply)[2].split(told)
         before, behind = (tokenizer.encode(part, add_special_tokens=False) for part in (between, after))
         end = before.pop(0) if before and before[0] in ends else tokenizer.eos_token_id
         return cls(int(end), tuple(map(int, before)), tuple(map(int, behind)))
@@ -184,8 +181,7 @@ def completion_of(
 ) -> Completion:
     """Completion from sampled ids; if ``stopped``, the last one ends the sequence and is not part of the text."""
     text = text_of(tokenizer, ids[:-1] if stopped else ids)
-    reason: Literal["stop", "length"] = "stop" if stopped else "length"
-    return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), reason, version)
+    return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), "stop" if stopped else "length", version)
 
 
 def joined(completion: Completion, prompt: Sequence[int], turn: Completion) -> Completion:

@@ -1,7 +1,7 @@
-"""Precision of forward passes, and logits of hidden states."""
+"""Precision of forward passes, logits of hidden states, and decoding steps that are captured on a GPU."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -9,18 +9,14 @@ from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 
-@contextmanager
-def own_precision(base: Any) -> Iterator[None]:
+def own_precision(base: Any) -> AbstractContextManager[Any]:
     """Runs adapter layers in the precision of the base model; no effect if that is float32 or wider.
 
     Adapters are trained in float32 on a base of lower precision. Computing their products in float32 would be slow, so
     the adapter is rounded for the forward pass, as an engine that serves it does.
     """
-    if base.dtype not in (torch.bfloat16, torch.float16):
-        yield
-        return
-    with torch.autocast(base.device.type, dtype=base.dtype):
-        yield
+    low = base.dtype in (torch.bfloat16, torch.float16)
+    return torch.autocast(base.device.type, dtype=base.dtype) if low else nullcontext()
 
 
 class _Hidden(BaseModelOutputWithPast):
@@ -58,3 +54,28 @@ def next_logits(base: Any, store: Any, ids: Tensor, positions: Tensor) -> Tensor
     """Logits [R, V] after one more token in each row of a cache; ``ids`` and ``positions`` [R] are the tokens'."""
     step = {"input_ids": ids[:, None], "position_ids": positions[:, None], "use_cache": False, "store": store}
     return logits_of(base, base.get_decoder()(**step).last_hidden_state[:, 0])
+
+
+def replayable(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
+    """``step``, on a CUDA device captured as a graph: a call repeats its hundreds of small kernels, on the same memory,
+    for one launch. Started one by one from Python they take many times as long as they compute.
+
+    ``step`` may read and write only tensors that outlive the result, must do the same when it is repeated at once, and
+    must not wait for the device.
+    """
+    if device.type != "cuda":
+        return step
+    current, aside = torch.cuda.current_stream(device), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    aside.wait_stream(current)
+    with torch.cuda.stream(aside):
+        step()  # libraries choose their kernels and take memory, which a capture forbids
+    current.wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        result = step()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result.clone()  # the next call writes to the same memory
+
+    return replay

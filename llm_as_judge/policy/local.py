@@ -14,8 +14,7 @@ from torch import Tensor
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.policy.attention import DECODE
 from llm_as_judge.policy.chat import completion_of
-from llm_as_judge.policy.forward import logits_of, next_logits, own_precision
-from llm_as_judge.policy.graphs import replayable
+from llm_as_judge.policy.forward import logits_of, next_logits, own_precision, replayable
 from llm_as_judge.policy.limits import CACHE_TOKENS, MAX_SEQUENCES
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.prefill import prefill

@@ -34,8 +34,8 @@ class Store:
     length: int = 0  # own tokens stored
 
     def __post_init__(self) -> None:
-        #: On a GPU a step computes the same shapes until the capacity grows (``policy.graphs``); elsewhere no more than
-        #: it needs.
+        #: On a GPU a step computes the same shapes until the capacity grows (``replayable``); elsewhere no more than it
+        #: needs.
         self.fixed = self.prompt_lengths.device.type == "cuda"
         self.at = self.prompt_lengths.new_full((1,), self.length)  # ``length``, where a captured step reads it
 
@@ -85,8 +85,7 @@ class Store:
         at_own = (asked @ own_k.mT).transpose(1, 2)
         if self.fixed:
             at_own = at_own.masked_fill(torch.arange(own, device=self.at.device) > self.at, -torch.inf)
-        scores = torch.cat([at_common, at_prompt, at_own], -1)
-        weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)
+        weights = torch.cat([at_common, at_prompt, at_own], -1).softmax(-1, dtype=torch.float32).to(query.dtype)
         common, prompt, own_weights = torch.split(weights, [at_common.shape[-1], at_prompt.shape[-1], own], -1)
         out = torch.einsum("phgsk,hkd->pghsd", common, common_v)
         out = out + torch.einsum("phgsk,phkd->pghsd", prompt, prompt_v)

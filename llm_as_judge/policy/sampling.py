@@ -59,8 +59,7 @@ def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor |
         if kept is None:
             logits = logits.gather(-1, ids)
         else:  # one more column, empty if the token is among the others
-            again = (ids == kept).any(-1, keepdim=True)
-            own = logits.gather(-1, kept).masked_fill(again, -torch.inf)
+            own = logits.gather(-1, kept).masked_fill((ids == kept).any(-1, keepdim=True), -torch.inf)
             logits, ids = torch.cat([logits.gather(-1, ids), own], -1), torch.cat([ids, kept], -1)
     if logits.dtype in (torch.float16, torch.bfloat16):
         logits = logits.float()

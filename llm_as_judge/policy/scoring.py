@@ -95,11 +95,9 @@ def _staged(base: Any, stage: Stage, completions: Sequence[Completion], sampling
     for tree, members in zip(stage.micro_batches, stage.members, strict=True):
         hidden = leaves[0]
         if tree.unique_tokens:
-            below = row_hidden(base, tree, Tree(tree.layout, kernel, past=past))
-            hidden = torch.cat([below, leaves[0]])
+            hidden = torch.cat([row_hidden(base, tree, Tree(tree.layout, kernel, past=past)), leaves[0]])
         hidden = hidden[tree.rows.to(hidden.device)]
-        own = [completions[i] for i in members]
-        yield members, _scores(base, hidden, tree.targets, tree.edge, own, sampling)
+        yield members, _scores(base, hidden, tree.targets, tree.edge, [completions[i] for i in members], sampling)
     reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
     if reached:
         torch.autograd.backward([root for root, _ in reached], [grad for _, grad in reached])

@@ -64,8 +64,7 @@ class VLLMEngine:
                     f"{self.config.base_url} serves {', '.join(names) or 'no model'}, not {self._base_model}; "
                     "start it with that model, or let --served-model-name say so"
                 )
-            reply = await self._complete(transport, [0], _fields(n=1, max_tokens=1))
-            self._sampled(reply["choices"][0])
+            self._sampled((await self._complete(transport, [0], _fields(n=1, max_tokens=1)))["choices"][0])
             return names
 
         return self._run(ask)

@@ -93,13 +93,12 @@ def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
     rank = next((rank for rank in _RANKS if rank >= config.model.lora_rank), None)
     if rank is None:
         raise ConfigError(f"model.lora_rank={config.model.lora_rank}: vLLM serves ranks up to {_RANKS[-1]}; lower it")
-    contexts = [own.context for own in config.answered_by()]
     options = {
         "host": "127.0.0.1",
         "model": model,
         "served-model-name": name,
         "dtype": dtype,
-        "max-model-len": max([config.longest_episode, *contexts]),
+        "max-model-len": max([config.longest_episode, *[own.context for own in config.answered_by()]]),
         "max-lora-rank": rank,
         "max-loras": _ADAPTERS,
         "gpu-memory-utilization": engine.gpu_memory_utilization,

@@ -37,20 +37,18 @@ def load_model(path: str, dtype: Any, setting: str, **options: Any) -> tuple[Any
 
 
 def load_folder(path: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:
+    """Tokenizer and causal LM; without a connection to the hub, from its cache only, as its library would retry each
+    file for minutes.
+    """
     if not Path(path).exists():
-        _prefer_cache(str(path))
+        try:
+            HfApi().model_info(str(path), timeout=_HUB_TIMEOUT_S)
+        except (HfHubHTTPError, HFValidationError):
+            pass  # reported by the loader
+        except Exception:  # errors of an HTTP library that changes with the hub's
+            constants.HF_HUB_OFFLINE = True
     AutoConfig.from_pretrained(str(path))  # first, so that a folder without a model is named as such
     return load_tokenizer(str(path)), AutoModelForCausalLM.from_pretrained(str(path), dtype=dtype, **options)
-
-
-def _prefer_cache(hub_id: str) -> None:
-    """Without a connection to the hub, read its cache only; its library would retry each file for minutes."""
-    try:
-        HfApi().model_info(hub_id, timeout=_HUB_TIMEOUT_S)
-    except (HfHubHTTPError, HFValidationError):
-        pass  # reported by the loader
-    except Exception:  # errors of an HTTP library that changes with the hub's
-        constants.HF_HUB_OFFLINE = True
 
 
 def load_gguf(file: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:

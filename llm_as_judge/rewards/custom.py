@@ -47,14 +47,10 @@ class CustomRewards:
         Unscored rollouts stay unscored. Raises ``ConfigError`` for a function that returns anything but a number or
         None for each workflow.
         """
-        scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
-        columns = _columns(scored)
+        columns = _columns([rollout for rollout in rollouts if rollout.reward.total is not None])
         found = await asyncio.gather(*(function.values(columns) for function, _ in self.functions.values()))
-        changed = {
-            id(rollout): self._changed(rollout, dict(zip(self.functions, own, strict=True)))
-            for rollout, *own in zip(scored, *found, strict=True)
-        }
-        return [changed.get(id(rollout), rollout) for rollout in rollouts]
+        values = (dict(zip(self.functions, own, strict=True)) for own in zip(*found, strict=True))
+        return [one if one.reward.total is None else self._changed(one, next(values)) for one in rollouts]
 
     async def try_out(self, rollout: Rollout) -> None:
         """Raises ``ConfigError`` before a run for a function that cannot be used."""

@@ -49,10 +49,9 @@ def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | Non
     if shuffle_seed is not None:
         sizes = [len(row) for row in rewards]
         rewards = list(torch.split(_shuffled(torch.cat(rewards), shuffle_seed), sizes))
-    advantages = group_advantages(rewards, scale)
     return [
         CreditedGroup(group, tuple(earned.tolist()), tuple(worth.tolist()))
-        for group, earned, worth in zip(groups, rewards, advantages, strict=True)
+        for group, earned, worth in zip(groups, rewards, group_advantages(rewards, scale), strict=True)
     ]
 
 

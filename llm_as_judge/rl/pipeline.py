@@ -135,8 +135,7 @@ class Pipeline:
         """
         last = min(step + self._config.lookahead, end - 1)
         while (ahead := step + len(self._pending)) <= last:
-            size = self._config.rollout_batch_size
-            batch, collector = await self._sample(ahead, step, size, 0, timer)
+            batch, collector = await self._sample(ahead, step, self._config.rollout_batch_size, 0, timer)
             self._pending.append(batch)
             self._running.append(collector)
         for i, batch in enumerate(self._pending):
@@ -174,9 +173,9 @@ class Pipeline:
         """A batch for ``step`` by the current weights, ``version``. Each workflow starts as soon as it is sampled."""
         parts, config = self._parts, self._config
         loop = asyncio.get_running_loop()
-        drawn = await on_device(timer.timed("prompt", self._draw), step, count)
+        drawn = await on_device(timer.phase("prompt")(self._draw), step, count)
         problems = [problem for problem, _, _ in drawn]
-        await on_device(timer.timed("sync", parts.engine.sync), parts.policy, version)
+        await on_device(timer.phase("sync")(parts.engine.sync), parts.policy, version)
         seed, repairs = seed_of(config.seed, step, -1 - refill), parts.rollout.repairs
         batch = Batch(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
         collector = self._collector(batch)
@@ -187,7 +186,7 @@ class Pipeline:
                 loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         try:
-            work, stream = timer.timed("generate", self._generate), 1 + refill if refill else 0  # 1: shuffled rewards
+            work, stream = timer.phase("generate")(self._generate), 1 + refill if refill else 0  # 1: shuffled rewards
             prompts = [ids for _, ids, _ in drawn]
             found = await on_device(work, step, stream, prompts, config.num_return_sequences_in_group, start)
             completions = [[replace(c, prefill=p) for c in group] for group, (*_, p) in zip(found, drawn, strict=True)]
@@ -245,7 +244,7 @@ class Pipeline:
                     [attempt.told for attempt in failed.values()],
                 )
 
-        sampled = await on_device(timer.timed("generate", sample))
+        sampled = await on_device(timer.phase("generate")(sample))
         return batch.with_turn(dict(zip(failed, zip(sampled, failed.values(), strict=True), strict=True)))
 
     def _generate(
@@ -299,5 +298,4 @@ class Pipeline:
 
 def seed_of(seed: int, step: int, stream: int) -> int:
     """An independent seed for every step and purpose, so that resuming needs no generator state."""
-    digest = hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()
-    return int.from_bytes(digest[:7], "big")
+    return int.from_bytes(hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()[:7], "big")

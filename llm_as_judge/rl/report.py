@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
 from llm_as_judge.llm.places import Load
@@ -15,8 +15,6 @@ from llm_as_judge.rl.update import UpdateReport
 
 #: ``EventLog.log``
 Log = Callable[[Event], None]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass
@@ -27,20 +25,12 @@ class Timer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
+        """Counts the time of a block, or of a function that it decorates: without that in which the latter waits."""
         start = time.perf_counter()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-
-    def timed(self, name: str, work: Callable[P, T]) -> Callable[P, T]:
-        """``work``, whose time counts for phase ``name``: on the device's thread, without the time it waits for it."""
-
-        def run(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self.phase(name):
-                return work(*args, **kwargs)
-
-        return run
 
 
 def device_seconds(phases: Mapping[str, float]) -> float:

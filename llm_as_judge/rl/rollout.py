@@ -19,7 +19,7 @@ from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.llm.client import derived_seed
-from llm_as_judge.policy.chat import joined
+from llm_as_judge.policy.chat import Encoder, joined
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.types import (
     Attempt,
@@ -36,7 +36,6 @@ from llm_as_judge.types import (
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
-    from llm_as_judge.policy.chat import Encoder
     from llm_as_judge.policy.sampling import Sampling
 
 logger = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 
 
 def next_turns(
-    policy: "Encoder", generate: Generate, completions: Sequence[Completion], told: Sequence[str]
+    policy: Encoder, generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
     """Each of ``completions`` with one more turn: the policy reads its text of ``told``, and ``generate`` samples.
 
@@ -192,13 +191,13 @@ class Collector:
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
         parts, self.repairs = self.parts, 0  # what runs again after a pause is not repaired
-        rollouts = await self._rollouts()
         waits = doubling_waits(parts.patience_s)
-        while unscored := [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]:
-            if (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
+        while True:
+            rollouts = {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
+            unscored = [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]
+            if not unscored or (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
-            reasons = Counter(rollouts[key].trouble for key in unscored)
-            [(most, _)] = reasons.most_common(1)
+            [(most, _)] = Counter(rollouts[key].trouble for key in unscored).most_common(1)
             cause = f"{share:.0%} of the rollouts could not be scored, most often because: {most}"
             if (wait := next(waits, None)) is None:
                 raise InfrastructureError(
@@ -208,7 +207,6 @@ class Collector:
             await asyncio.sleep(wait)
             for key in unscored:
                 self._run(*key)
-            rollouts = await self._rollouts()
         _refuse_broken_operators([run for rollout in rollouts.values() for run in rollout.executions])
         members: list[list[Rollout]] = [[] for _ in self.problems]
         for (place, _), rollout in rollouts.items():
@@ -219,9 +217,6 @@ class Collector:
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-
-    async def _rollouts(self) -> dict[Place, Rollout]:
-        return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
 
     async def _done(self) -> dict[Place, Rollout | Attempt]:
         """How all ended; once no repair is to come, with what is done for whole groups."""
@@ -265,8 +260,7 @@ def _refuse_broken_operators(executions: Sequence[Execution]) -> None:
     """
     calls = Counter(call.name for execution in executions for call in execution.calls)
     crashes = [crash for execution in executions for crash in execution.crashes]
-    counts = Counter((crash.operator, crash.place) for crash in crashes)
-    for (name, place), count in counts.items():
+    for (name, place), count in Counter((crash.operator, crash.place) for crash in crashes).items():
         if count >= _LEAST_CRASHES and 2 * count > calls[name]:
             last = next(crash.traceback for crash in crashes if (crash.operator, crash.place) == (name, place))
             cure = "mend it; to refuse arguments, raise ValueError"

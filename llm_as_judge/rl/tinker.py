@@ -34,9 +34,9 @@ class TinkerLearner:
             for row, reference in zip(batch.rows, policy.reference(completions), strict=True):
                 row.reference = reference
         for _ in range(config.ppo_epochs):
-            current, mask = policy.logprobs(completions), _padded([torch.tensor(c.sampled) for c in completions])
-            inputs = inputs_of(batch.rows, _padded(current), mask)
-            advantages, out = folded(inputs, config, batch.normaliser)
+            current, sampled = policy.logprobs(completions), [torch.tensor(c.sampled) for c in completions]
+            logprobs, mask = (pad_sequence(rows, batch_first=True) for rows in (current, sampled))
+            advantages, out = folded(inputs_of(batch.rows, logprobs, mask), config, batch.normaliser)
             rate = config.learning_rate * rise_of(config, policy.steps)
             if finite := bool(advantages.isfinite().all()):  # NaN would destroy the adapter on the server
                 self.unsettled = True
@@ -51,7 +51,3 @@ class TinkerLearner:
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
         return self.optimizer.logprobs(completions)
-
-
-def _padded(rows: Sequence[Tensor]) -> Tensor:
-    return pad_sequence(list(rows), batch_first=True)

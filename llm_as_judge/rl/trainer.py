@@ -71,7 +71,12 @@ class Trainer:
             if self.learner.unsettled:
                 logger.warning("stopped during an update; the last checkpoint on disk remains")
             else:
-                await self._save_after_error()
+                # On the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly.
+                try:
+                    await on_device(self.save)
+                except (OSError, ProviderError) as error:  # must not hide the error that ended the run
+                    if self._saved != self._finished.step:  # else only the log could not be written
+                        logger.warning("step %d could not be saved: %s", self._finished.step, error)
             raise
         finally:
             await self.pipeline.close()
@@ -163,14 +168,6 @@ class Trainer:
         parts.log(CheckpointEvent(step=state.step, path=str(path)))
         if self.config.keep_checkpoints:
             checkpoint.prune(parts.checkpoint_dir, self.config.keep_checkpoints)
-
-    async def _save_after_error(self) -> None:
-        """Saves on the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly."""
-        try:
-            await on_device(self.save)
-        except (OSError, ProviderError) as error:  # must not hide the error that ended the run
-            if self._saved != self._finished.step:  # else only the log could not be written
-                logger.warning("step %d could not be saved: %s", self._finished.step, error)
 
     def _state(self) -> checkpoint.TrainingState:
         return checkpoint.TrainingState(

@@ -130,8 +130,7 @@ class SharedAdamW(torch.optim.AdamW):
         """Sends weights and state to all ranks. Call it before the first work."""
         if self.ranks.size > 1:
             weights = [weight.detach().cpu() for weight in self.weights]
-            state: Any = send_to_device(self.state_dict(), "cpu")
-            self.ranks.tell((weights, state, self.steps))
+            self.ranks.tell((weights, send_to_device(self.state_dict(), "cpu"), self.steps))
 
     def follow(self, work: Callable[[Any], object]) -> None:
         """Does the ``work`` that rank 0 sends until the end of the run."""

@@ -109,5 +109,4 @@ async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, 
     outcome, error = found.outcome, found.error
     if outcome == "finished" and found.end.get("nonce") != nonce:
         outcome, error = "raised", "the run ended before its tests did"
-    passed = outcome == "finished"
-    return CodeVerdict(passed, outcome, "nonce", True, error, obstacle, found.seconds, found.cpu_seconds)
+    return CodeVerdict(outcome == "finished", outcome, "nonce", True, error, obstacle, found.seconds, found.cpu_seconds)

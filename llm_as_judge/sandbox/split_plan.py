@@ -188,12 +188,9 @@ def _closure(names: set[str], more: Callable[[set[str]], Iterable[str]]) -> set[
 
 
 def _compares_identities(node: ast.Compare) -> bool:
-    pairs = zip(node.ops, pairwise([node.left, *node.comparators]), strict=True)
-    return any(isinstance(sign, (ast.Is, ast.IsNot)) and not any(map(_singleton, pair)) for sign, pair in pairs)
-
-
-def _singleton(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and (node.value is None or type(node.value) is bool or node.value is ...)
+    sides = (side.value if isinstance(side, ast.Constant) else "" for side in (node.left, *node.comparators))
+    singletons = pairwise(side is None or type(side) is bool or side is ... for side in sides)
+    return any(isinstance(o, (ast.Is, ast.IsNot)) and not any(s) for o, s in zip(node.ops, singletons, strict=True))
 
 
 def _root(node: ast.AST) -> str | None:

@@ -63,8 +63,7 @@ class _Transcript:
         read, written = exchange.prompt_tokens, exchange.completion_tokens
         usage = model.ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
         self.usage[name] = self.usage.get(name, model.ModelUsage()) + usage
-        cut_off = exchange.finish_reason == "length"
-        output = model.ModelOutput.from_content(name, exchange.reply, "max_tokens" if cut_off else "stop")
+        output = model.ModelOutput.from_content(name, exchange.reply, "max_tokens" if exchange.cut_off else "stop")
         output.usage = usage
         self.add(
             event.ModelEvent, exchange.seconds, model=name, input=list(asked), tools=[], tool_choice="none",
@@ -135,8 +134,7 @@ def _sample(
         for call in execution.calls:
             transcript.called(call, executor)
         if error:
-            shown = logs.EvalError(message=error, traceback=error, traceback_ansi=error)
-            transcript.add(event.ErrorEvent, error=shown)
+            transcript.add(event.ErrorEvent, error=logs.EvalError(message=error, traceback=error, traceback_ansi=error))
     if rollout.verdict.exchanges:
         with transcript.span("judge"):
             transcript.exchanged(judge, rollout.verdict.exchanges)
@@ -217,8 +215,7 @@ def step_name(step: int) -> str:
 
 def log_name(moment: float, what: str) -> str:
     """A name that ``inspect view`` recognises as a log; ``moment`` is in Unix seconds."""
-    stamp = _moment(moment).strftime(_STAMP)
-    return f"{stamp}_{what}_{what.replace('-', '')}.json"
+    return f"{_moment(moment).strftime(_STAMP)}_{what}_{what.replace('-', '')}.json"
 
 
 def time_of(file: Path) -> float:

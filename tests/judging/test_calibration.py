@@ -11,7 +11,7 @@ from helpers.tables import tables
 from helpers.web import serving
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, Counts, calibrate, count, read_pairs
+from llm_as_judge.judging.calibration import ATTACKS, CONSTANTS, EMPTYING, Counts, calibrate, count, read_pairs
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
 
 TABLES = tables(__file__)
@@ -40,7 +40,7 @@ async def test_rules_have_no_false_accept_and_a_judge_that_always_says_true_many
     assert not [row for row in hostile if row.false_accepts]
     rows = {row.kind: row for row in await calibrate(Always(True), read_pairs(pairs_file))}
     assert rows["plain"].false_accepts == 1
-    empty = [rows[name].false_accepts for name, attack in ATTACKS.items() if attack.empties]
+    empty = [rows[name].false_accepts for name in EMPTYING]
     assert empty == [len(LINES)] * 5
     assert all(rows[f"always {text!r}"].false_accepts >= 3 for text in CONSTANTS)
     abstained = await calibrate(Always(None), read_pairs(pairs_file), (), ())

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from llm_as_judge.policy import answering, graphs, local, prefill
+from llm_as_judge.policy import answering, forward, local, prefill
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.local import LocalEngine
 from llm_as_judge.policy.model import Policy
@@ -73,7 +73,7 @@ def sampled(policy: Policy) -> list[tuple[tuple[int, ...], tuple[float, ...]]]:
 def test_sampling_repeats_a_step_until_its_shapes_change(captured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     policy, own = tiny_policy(perturb=0.1), prefill.prefill
     with monkeypatch.context() as patch:
-        patch.setattr(local, "replayable", graphs.replayable)
+        patch.setattr(local, "replayable", forward.replayable)
         expected = sampled(policy)
 
     def fixed(base: object, prompts: list[list[int]], group: int) -> tuple[Tensor, prefill.Store]:
@@ -105,6 +105,6 @@ def test_answers_repeat_a_step_for_each_length(captured: list[int], monkeypatch:
         return [request.output for request in asked]
 
     found, steps = answers(), len(captured)
-    monkeypatch.setattr(answering, "replayable", graphs.replayable)
+    monkeypatch.setattr(answering, "replayable", forward.replayable)
     assert found == answers() and len({tuple(ids) for ids in found}) == 3
     assert 3 < steps < 20 < sum(captured)

@@ -11,7 +11,7 @@ on the hub the stem, with a second field ``choices = {"label": [...], "text": [.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, has_fields
 from llm_as_judge.data.record import Record, choice_problem, content_id, json_of, list_of, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
@@ -24,10 +24,10 @@ def is_row(row: Sequence[str]) -> bool:
     return len(row) == 6 and row[5].strip() in (*_LETTERS,)
 
 
-def from_row(row: Sequence[str]) -> Record:
-    """A CSV row in the hub's shape."""
+def from_row(row: Sequence[str]) -> Record | DataError:
+    """A CSV row in the hub's shape, or why there is none."""
     if len(row) != 6:
-        raise DataError(f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}")
+        return DataError(f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}")
     return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip(), "subject": ""}
 
 
@@ -91,7 +91,7 @@ def _entry(name: str, parse: Callable[[Record], Problem], recognises: Callable[[
         return (letter, f"({letter})", f"The answer is {letter}.")  # the last as a chat model writes it
 
     return Dataset(
-        domain="qa", parse=parse, golds=golds, recognises=recognises, metric="choice", source=source_of(name),
+        domain="qa", parse=parse, golds=golds, recognises=recognises, metric="choice", source=SOURCES[name],
         judge_line="The letter or the text of the option is the answer; where the two disagree it is False.", **more,
     )  # fmt: skip
 

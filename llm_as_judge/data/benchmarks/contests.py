@@ -23,7 +23,7 @@ from typing import Any
 
 from llm_as_judge.answers.code import PROGRAM
 from llm_as_judge.data.code_tests import check_tests
-from llm_as_judge.data.dataset import Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import SOURCES, Dataset, has_fields
 from llm_as_judge.data.record import Record, given_id, json_of, short, text_of
 from llm_as_judge.errors import DataError, Untested
 from llm_as_judge.types import Problem, Question, Reference
@@ -164,11 +164,11 @@ def same_value(said: Any, right: Any, lenient: bool) -> bool:
 
 
 APPS = Dataset(
-    domain="code", parse=parse_apps, metric="pass@k", source=source_of("apps"),
+    domain="code", parse=parse_apps, metric="pass@k", source=SOURCES["apps"],
     recognises=has_fields("question", "input_output"),
     golds=lambda record: tuple(json_of(record, "solutions", list)[:1]) if record.get("solutions") else (),
 )  # fmt: skip
 LIVECODEBENCH = replace(
-    APPS, parse=parse_livecodebench, source=source_of("livecodebench"),
+    APPS, parse=parse_livecodebench, source=SOURCES["livecodebench"],
     recognises=has_fields("question_content", "public_test_cases", "private_test_cases"),
 )  # fmt: skip

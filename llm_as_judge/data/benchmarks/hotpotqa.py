@@ -4,7 +4,7 @@ Raw fields: ``_id`` (``id`` on the hub); ``question``; ``answer``; ``supporting_
 of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [[...], ...]}``.
 """
 
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, has_fields
 from llm_as_judge.data.record import Record, given_id, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -39,5 +39,5 @@ DATASET = Dataset(
     judge_line="Names may be written in full or in part as long as only the same person, place or thing can be meant; "
     "yes and no must agree.",
     variant=lambda record: "" if "level" in record else OTHER,
-    source=source_of("hotpotqa"),
+    source=SOURCES["hotpotqa"],
 )

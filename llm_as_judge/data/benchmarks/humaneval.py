@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
-from llm_as_judge.data.dataset import OTHER, Dataset, derived, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived, has_fields
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -107,7 +107,7 @@ DATASET = Dataset(
     recognises=has_fields("prompt", "entry_point", "test"),
     metric="pass@k",
     variant=lambda record: "" if _published(record) else OTHER,
-    source=source_of("humaneval"),
+    source=SOURCES["humaneval"],
 )
 PLUS = derived(
     DATASET,

@@ -9,7 +9,7 @@ subject. Later sets of this form (MATH-500, AIME, NuminaMath) have the answer in
 from functools import partial
 
 from llm_as_judge.answers.extraction import last_boxed
-from llm_as_judge.data.dataset import OTHER, Dataset, derived, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived, has_fields
 from llm_as_judge.data.record import Record, content_id, optional_text, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -54,7 +54,7 @@ GSM8K = Dataset(
     metric="gsm8k",
     judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",
     variant=lambda record: "" if "<<" in str(record["answer"]) else OTHER,
-    source=source_of("gsm8k"),
+    source=SOURCES["gsm8k"],
 )
 DATASET = Dataset(
     domain="math",
@@ -65,7 +65,7 @@ DATASET = Dataset(
     judge_line="Equal means the same mathematical object: a rounded decimal is not the exact value, an open interval "
     "is not a closed one, and every solution must be there.",
     variant=lambda record: "" if {"level", "type"} <= record.keys() else OTHER,
-    source=source_of("math"),
+    source=SOURCES["math"],
 )
 MATH500 = derived(DATASET, "math500", has_fields("problem", "answer", "subject", "unique_id"))
 AIME24, AIME25 = (

@@ -7,7 +7,7 @@ solution, because the setup of tasks 367 and 927 uses classes that the solution 
 """
 
 from llm_as_judge.data.code_tests import check_tests, tested_function
-from llm_as_judge.data.dataset import Dataset, derived, source_of
+from llm_as_judge.data.dataset import SOURCES, Dataset, derived
 from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -20,8 +20,7 @@ def parse(record: Record) -> Problem:
     setup = optional_text(record, "test_setup_code").strip()
     hidden = [*asserts, *_lines(record, "challenge_test_list")]
     # ten gold solutions use math without importing it
-    suite = optional_text(record, "test")  # MBPP+
-    tests = suite or "\n".join([*([setup] if setup else []), *hidden])
+    tests = optional_text(record, "test") or "\n".join([*([setup] if setup else []), *hidden])
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports")]))
     entry_point = tested_function("\n".join(asserts), optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
@@ -56,6 +55,6 @@ DATASET = Dataset(
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
     split_of=split_of,
-    source=source_of("mbpp"),
+    source=SOURCES["mbpp"],
 )
 PLUS = derived(DATASET, "mbpp_plus", lambda record: DATASET.recognises(record) and bool(record.get("test")))

@@ -7,7 +7,7 @@ form, ``answers = {"text": [...]}``, is read too. Without ``is_impossible``, a q
 
 from collections.abc import Iterator
 
-from llm_as_judge.data.dataset import OTHER, Dataset, has_fields, source_of
+from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, has_fields
 from llm_as_judge.data.record import Record, given_id, list_of, short, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -57,5 +57,5 @@ DATASET = Dataset(
     judge_line="The same span with more or fewer words around it is the same answer; a longer answer that adds another "
     "fact is not. Where the reference says unanswerable, only a candidate that says so is True.",
     variant=lambda record: "" if "is_impossible" in record or not _annotated(record) else OTHER,
-    source=source_of("squad2"),
+    source=SOURCES["squad2"],
 )

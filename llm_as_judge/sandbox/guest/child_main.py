@@ -48,12 +48,17 @@ class Output(io.BytesIO):
 
 
 def run_code(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
-    """Execute ``source``; with ``call``, return the value of that function called with ``args``."""
+    """Execute ``source``; with ``call``, return the value of that function called with ``args``: as it is if it
+    survives JSON unchanged, otherwise its ``str()``.
+    """
     call = job["call"]
     namespace = execute(job["source"], "solution" if call else "__main__", job.get("prelude", ""))
-    if not call:
-        return {"end": "finished", "value": None}
-    return {"end": "finished", "value": _json_or_text(finished(defined(namespace, call)(*job["args"])))}
+    value = finished(defined(namespace, call)(*job["args"])) if call else None
+    try:
+        unchanged = json.loads(json.dumps(value)) == value
+    except (TypeError, ValueError, RecursionError):
+        unchanged = False
+    return {"end": "finished", "value": value if unchanged else str(value)}
 
 
 _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {
@@ -63,11 +68,3 @@ _JOBS: dict[str, Callable[[Connection, dict[str, Any]], dict[str, Any]]] = {
     "split tests": verdict_jobs.test_apart,
     "tests": verdict_jobs.test_together,
 }
-
-
-def _json_or_text(value: Any) -> Any:
-    """The value if it survives JSON unchanged, otherwise its ``str()``."""
-    try:
-        return value if json.loads(json.dumps(value)) == value else str(value)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)

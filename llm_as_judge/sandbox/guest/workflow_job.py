@@ -174,18 +174,14 @@ async def _run(host: Connection, job: dict[str, Any]) -> str:
     operator.__dict__.update(operators)
     create_modules(job["modules"], operators, job["prompt"])
     names = {"create_llm_instance": LLM, "DatasetType": str, "operator": operator}
-    namespace = execute(job["source"], aflow.MODULE, names=names)
-    value = invoke(construct(defined(namespace, "Workflow"), job["dataset"]), job["problem"], job["entry_point"])
+    cls = defined(execute(job["source"], aflow.MODULE, names=names), "Workflow")
+    args, kwargs = aflow.constructor_arguments(inspect.signature(cls).parameters.values())
+    values = {"name": "workflow", "llm_config": {}, "dataset": job["dataset"], "llm": LLM()}
+    workflow = cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
+    value = invoke(workflow, job["problem"], job["entry_point"])
     if inspect.isawaitable(value):
         value = await value
     return answer(value)
-
-
-def construct(cls: Any, dataset: str) -> Any:
-    """Create the workflow with the arguments that its constructor's parameters ask for."""
-    args, kwargs = aflow.constructor_arguments(inspect.signature(cls).parameters.values())
-    values = {"name": "workflow", "llm_config": {}, "dataset": dataset, "llm": LLM()}
-    return cls(*(values[kind] for kind in args), **{name: values[kind] for name, kind in kwargs.items()})
 
 
 def invoke(workflow: Any, problem: str, entry_point: str | None) -> Any:
