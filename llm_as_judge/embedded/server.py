@@ -1,7 +1,7 @@
 """OpenAI-compatible endpoint of the nano executors: ``llm-as-judge embedded serve``, or a child process of a run.
 
-Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. A thread for each model decodes all its requests together;
-they join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
+Routes: ``/v1/models``, ``/v1/chat/completions`` and ``/health``. A thread for each model decodes all its requests
+together; they join and leave at every token. Features that are not supported (streaming, tools, schemas, stop words,
 log-probabilities) are refused, not ignored.
 """
 
