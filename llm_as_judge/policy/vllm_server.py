@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_as_judge.config.endpoints import EngineConfig
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.errors import ConfigError
 
 #: LoRA ranks that vLLM supports.
@@ -93,7 +93,7 @@ def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
     rank = next((rank for rank in _RANKS if rank >= config.model.lora_rank), None)
     if rank is None:
         raise ConfigError(f"model.lora_rank={config.model.lora_rank}: vLLM serves ranks up to {_RANKS[-1]}; lower it")
-    contexts = [own.context for own in config.answered_by()]
+    contexts = [own.context for own in config.local_roles().get(POLICY, ())]
     options = {
         "host": "127.0.0.1",
         "model": model,
