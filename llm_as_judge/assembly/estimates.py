@@ -122,10 +122,9 @@ def sizes_of(config: "Config", local: str = "") -> ModelSizes:
                 hidden, of["intermediate_size"], of["num_hidden_layers"], heads, of.get("num_key_value_heads", heads),
                 of.get("head_dim") or hidden // heads, of["vocab_size"], bool(of.get("tie_word_embeddings", True)),
             )  # fmt: skip
-    # By letters and digits, with which a name begins; Qwen2.5-Coder has the shapes of Qwen2.5.
-    plain = [re.sub("[^a-z0-9]|coder", "", Path(name).name.lower()) for name in (*names, *known()[1])]
-    for model, sizes in zip(plain[len(names) :], known()[1].values(), strict=True):
-        if any(name.startswith(model) for name in plain[: len(names)]):
+    for model, sizes in known()[1].items():
+        form = model.replace("Qwen2.5", "Qwen2.?5(-Coder)?")
+        if any(re.match(form, Path(name).name, re.IGNORECASE) for name in names):
             return sizes
     who = f"local model {local!r}" if local else f"model.model_name={config.model.model_name!r}"
     cure = f"give a folder with its config.json, or one of {', '.join(known()[1])}"

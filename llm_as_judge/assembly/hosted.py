@@ -34,7 +34,7 @@ class HostedModels:
 
         name = endpoint.model
         if name not in self._hosted:
-            roles = self._config.answered_by(name)
+            roles = self._config.local_roles()[name]
             rows, context = max(e.concurrency for e in roles), max(e.context for e in roles)
             load = partial(self._load, name, rows, context)
             self._hosted[name] = LocalServer(name, load, rows, max(e.timeout_s for e in roles))

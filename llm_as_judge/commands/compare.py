@@ -49,7 +49,7 @@ async def run_comparison(
 
     problems = measured_problems(data, limit, config.data) if data else heldout_problems(config.data, limit)
     source = data.name.partition(".")[0] if data else "heldout"
-    if config.answered_by() and config.generation.engine == "vllm":
+    if config.generation.engine == "vllm" and config.local_roles() != config.local_roles(served=False):
         raise ConfigError(
             "compare with executor.model=policy needs one process for all policies: set generation.engine=local, or "
             "serve the executor and set executor.provider=openai"

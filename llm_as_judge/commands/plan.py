@@ -248,8 +248,8 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
         )
         parts["trainer"] = max(parts["trainer"], update.weights + update.adapter + needed)
         parts["trainer"] += shape.weight_bytes(dtype, model.quantization, model.device == "cpu") - update.weights
-    for name in config.hosted:  # keep weights and caches of their rows while the policy is sampled and updated
-        roles, sizes = config.answered_by(name), shape if name == POLICY else estimates.sizes_of(config, name)
+    for name, roles in config.local_roles(served=False).items():  # kept while the policy is sampled and updated
+        sizes = shape if name == POLICY else estimates.sizes_of(config, name)
         kept = sizes.cache_bytes(max(one.concurrency for one in roles) * max(one.context for one in roles), dtype)
         kept += 0.0 if name == POLICY else sizes.weight_bytes(dtype, packed=model.device == "cpu")
         parts["trainer"] = parts.get("trainer", 0.0) + kept
@@ -311,7 +311,7 @@ def _on(
         read = run["unique"] - run["generated"] + scored * (passes + (training.beta > 0))
         asked += config.engine.cost(read, run["generated"], scored * passes)
         seconds |= {"generate": 0.0, "update": 0.0}
-    if config.hosted:  # by the same card, one after the other
+    if config.local_roles(served=False):  # by the same card, one after the other
         read = 2 * shape.parameters * tokens["executor_input"] / speed
         seconds |= {"execute": 0.0, "served": read + tokens["executor_output"] / executor.concurrency * token}
         lookahead = 0

@@ -328,15 +328,13 @@ class Config(Strict):
         """The models of all executors, as results show them: ``gpt-oss-20b, strong=gpt-oss-120b``."""
         return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
 
-    @property
-    def hosted(self) -> set[str]:
-        """The models that answer executor or judge in this process; a policy's server answers for its base."""
-        found = {own.model for own in self.endpoints().values() if own.provider == "local"}
-        return found if self.generation.engine == "local" else found - {POLICY}
-
-    def answered_by(self, model: str = POLICY) -> list[EndpointConfig]:
-        """The roles that ``model`` answers in this process or, if it is the policy, on its server."""
-        return [own for own in self.endpoints().values() if own.provider == "local" and own.model == model]
+    def local_roles(self, served: bool = True) -> dict[str, list[EndpointConfig]]:
+        """The roles that each model answers in this process, and with ``served`` the policy on its server."""
+        found: dict[str, list[EndpointConfig]] = {}
+        for own in self.endpoints().values():
+            if own.provider == "local" and (served or own.model != POLICY or self.generation.engine == "local"):
+                found.setdefault(own.model, []).append(own)
+        return found
 
     def endpoints(self) -> dict[str, EndpointConfig]:
         """The models of a run by role: executor, executors.NAME, judge and second judge, if configured."""

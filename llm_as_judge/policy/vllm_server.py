@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llm_as_judge.config.endpoints import EngineConfig
-from llm_as_judge.config.schema import Config
+from llm_as_judge.config.schema import POLICY, Config
 from llm_as_judge.errors import ConfigError
 
 #: LoRA ranks that vLLM supports.
@@ -98,7 +98,7 @@ def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
         "model": model,
         "served-model-name": name,
         "dtype": dtype,
-        "max-model-len": max([config.longest_episode, *[own.context for own in config.answered_by()]]),
+        "max-model-len": max([config.longest_episode, *[own.context for own in config.local_roles().get(POLICY, ())]]),
         "max-lora-rank": rank,
         "max-loras": _ADAPTERS,
         "gpu-memory-utilization": engine.gpu_memory_utilization,
