@@ -83,8 +83,8 @@ _LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\
 def visible(text: str) -> str:
     """The end of a reply without thinking, with single spaces."""
     text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
-    text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
-    text = re.sub(r"\\\[\s([^\n]{1,300}?)\.?\s\\\]", r"\\[ \1 \\]", re.sub(r"(?<=\d)\.\.\.", "\u2026", text))
+    text = "\n".join(" ".join(line.split()) for line in re.sub(r"(?<=\d)\.\.\.", "\u2026", text).split("\n"))
+    text = re.sub(r"\\\[\s((?:[^\n\\]|\\[^\n\[\]]){1,300}?)\.?\s\\\]", r"\\[ \1 \\]", text)
     return re.sub(r"(?<=[\s$])\*\*(?=\S)([^*\n]{1,300})(?<=\S)\*\*(?!\w)", r"\1", text).strip()[-LONGEST_REPLY:]
 
 
