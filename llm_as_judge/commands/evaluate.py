@@ -1,5 +1,6 @@
 """``llm-as-judge evaluate``: official metrics (``data.catalog.metric_of``) on files or held-out problems."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -113,7 +114,6 @@ def merge(file: Path, result: EvaluationResult) -> None:
 
     Locked against other evaluations. Raises ``DataError`` for a file with other content.
     """
-    import json
 
     def key(row: Mapping[str, Any]) -> tuple[Any, ...]:
         return row["dataset"], row.get("checkpoint"), row.get("workflow")

@@ -1,6 +1,7 @@
 """``llm-as-judge export``: a trained policy with a model card, as PEFT, vLLM and the Hugging Face hub read it."""
 
 import itertools
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,8 +43,6 @@ def run_export(
     takes data, reward and settings from the checkpoint, and only scores recorded for this very adapter. Raises
     ``ConfigError`` if ``folder`` is not empty, ``DataError`` for a damaged checkpoint.
     """
-    import shutil
-
     from llm_as_judge.config.loading import load_config
     from llm_as_judge.policy.export import write_adapter, write_merged
     from llm_as_judge.policy.model import Policy

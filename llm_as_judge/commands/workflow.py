@@ -28,10 +28,9 @@ def lint(
 
     settings, workflow = options.load(), read_workflow(path)
     operators, executors = load_operators(settings.workflow.operators), tuple(settings.executors)
-    facts = find(
+    findings = find(
         workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt, executors=executors
-    )
-    findings = list(facts.findings)
+    ).findings
     if as_json:
         cli.print_json(findings)
     else:

@@ -14,6 +14,7 @@ from typing import Any
 from llm_as_judge.config.fields import names_input, with_paths
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
+from llm_as_judge.files import sha256_of
 
 _CONNECTION = (
     "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "second_base_url",
@@ -54,14 +55,12 @@ def content_of(place: Path) -> str:
         return digest([[str(path.relative_to(place)), content_of(path)] for path in files])
     if not place.is_file():
         return str(place)
-    hashed, size = hashlib.sha256(), place.stat().st_size
+    if (size := place.stat().st_size) <= 2 * _END:
+        return sha256_of(place)
     with open(place, "rb") as file:
-        if size > 2 * _END:
-            hashed.update(f"{size} ".encode() + file.read(_END))
-            file.seek(-_END, 2)
-        while block := file.read(1 << 20):
-            hashed.update(block)
-    return hashed.hexdigest()
+        begin = file.read(_END)
+        file.seek(-_END, 2)
+        return hashlib.sha256(f"{size} ".encode() + begin + file.read()).hexdigest()
 
 
 def _settings(config: Config, section: str) -> Iterator[tuple[str, Any]]:

@@ -125,14 +125,13 @@ def spread(problems: Sequence[Problem], n: int, mix: Sequence[Problem] = ()) -> 
         return list(problems)
     kinds = [(p.question.dataset, p.question.domain) for p in problems]
     mixed = Counter((p.question.dataset, p.question.domain) for p in mix) or Counter(kinds)
-    shares = Counter(kind for kind, _ in Quota(mixed).take(n))
 
     def rank(index: int) -> bytes:
         question = problems[index].question
         return hashlib.sha256(f"{question.id}\n{question.statement}".encode("utf-8", "surrogatepass")).digest()
 
     chosen: list[int] = []
-    for kind, count in shares.items():
+    for kind, count in Counter(kind for kind, _ in Quota(mixed).take(n)).items():
         own = (index for index in range(len(problems)) if kinds[index] == kind)
         chosen += sorted(own, key=rank)[:count]
     return [problems[index] for index in sorted(chosen)]

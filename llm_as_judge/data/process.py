@@ -77,6 +77,7 @@ def process(job: Job) -> dict[str, Any]:
     if job.mode not in ("plan-c", "official"):
         raise ConfigError(f"--split must be plan-c or official, got {job.mode!r}")
     mix, used = job.mix, _splits(job)
+    written = [side for side in SIDES if side != "val" or mix.val_fraction]
     pools = _pools(job, used)
     entries = _read(job, pools)
     domains: dict[str, Domain] = {name: DATASETS[name].domain for name in mix.datasets}
@@ -108,19 +109,15 @@ def process(job: Job) -> dict[str, Any]:
     }
     with replacing(job.out, _STALE) as staged:
         for name, sides in datasets.items():
-            places = {f"processed/{name}_{side}.jsonl": getattr(sides, side) for side in _written(job)}
+            places = {f"processed/{name}_{side}.jsonl": getattr(sides, side) for side in written}
             for place, own in (places | {f"test/{name}_test.jsonl": sides.test}).items():
                 info["files"][place] = write_lines(staged / place, (entry.line for entry in own))
             job.tell(f"{name}: {len(sides.train):,} train, {len(sides.val):,} validation, {len(sides.test):,} test")
-        for side in _written(job):
+        for side in written:
             _mix(job, staged, side, datasets, info)
         info["notes"] = _notes(job, info)
         write_json(staged / INFO, info)
     return info
-
-
-def _written(job: Job) -> list[str]:
-    return [side for side in SIDES if side != "val" or job.mix.val_fraction]
 
 
 def _splits(job: Job) -> dict[str, list[str]]:

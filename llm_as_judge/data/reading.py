@@ -22,6 +22,7 @@ from typing import IO, Any, TypeVar, cast
 import msgspec
 
 from llm_as_judge.data.benchmarks import choices, squad2
+from llm_as_judge.data.download import fetch_from_hub, refusing_datasets
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import DataError, Untested
 
@@ -194,8 +195,6 @@ def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
 
 def _table(file: IO[bytes]) -> Iterator[Raw]:
     """The rows of a Parquet or Arrow file, as they are stored: images and sounds are not decoded."""
-    from llm_as_judge.data.download import refusing_datasets
-
     path = Path(file.name)
     with refusing_datasets() as datasets:
         rows = datasets.load_dataset(path.suffix[1:], data_files=glob.escape(str(path)), split="train", streaming=True)
@@ -205,8 +204,6 @@ def _table(file: IO[bytes]) -> Iterator[Raw]:
 
 def _from_hub(name: str) -> list[Path]:
     """The files in which ``datasets`` keeps a split of a data set on the hub. Raises ``DataError``."""
-    from llm_as_judge.data.download import fetch_from_hub
-
     if not (parts := _HUB.fullmatch(name)):
         raise DataError(f"{name}: write hub:owner/name, hub:owner/name:split or hub:owner/name/configuration:split")
     try:

@@ -89,7 +89,7 @@ def summarise(groups: Sequence[Group]) -> Summary:
         valid_rate=accuracy([r.valid for r in runs]),
         official={name: official(own) for name, own in divided(groups, "dataset").items()},
         by_problem=by_problem,
-        between=_between(groups) if abstained else None,
+        between=(_with_abstentions(groups, False), _with_abstentions(groups, True)) if abstained else None,
         abstained=abstained,
         unscored=_counted(r.trouble or r.execution.outcome for r in rollouts if r.verdict.correct is None),
         outcomes=_counted(r.execution.outcome for r in rollouts),
@@ -174,14 +174,10 @@ def _worth(groups: Sequence[Group]) -> list[float | None]:
     return [share([v.worth for v in group.verdicts if v.correct is not None]) for group in groups]
 
 
-def _between(groups: Sequence[Group]) -> tuple[float, float]:
-    """Accuracy with every abstention counted as wrong, and as right."""
-
-    def with_abstentions(taken: bool) -> float:
-        shares = [share([taken if v.abstained else v.correct for v in group.verdicts]) for group in groups]
-        return mean([s for s in shares if s is not None])
-
-    return with_abstentions(False), with_abstentions(True)
+def _with_abstentions(groups: Sequence[Group], taken: bool) -> float:
+    """Accuracy with every abstention counted as right, if they are ``taken`` for that, or as wrong."""
+    shares = [share([taken if v.abstained else v.correct for v in group.verdicts]) for group in groups]
+    return mean([s for s in shares if s is not None])
 
 
 def _counted(names: Iterable[str]) -> dict[str, int]:

@@ -17,6 +17,7 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.data.forms import to_record
 from llm_as_judge.data.problems import spread
+from llm_as_judge.files import picked
 from llm_as_judge.integrations.score import RECORD
 from llm_as_judge.judging.judge import RULES_ONLY, Judge
 from llm_as_judge.judging.own import OwnJudge
@@ -59,9 +60,7 @@ def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
     return [
         {
             "prompt": messages_for(tokenizer, prompt(problem.question)),
-            "id": problem.question.id,
-            "domain": problem.question.domain,
-            "dataset": problem.question.dataset,
+            **picked(problem.question, "id domain dataset"),
             RECORD: json.dumps(to_record(problem), ensure_ascii=False),
         }
         for problem in problems

@@ -48,14 +48,11 @@ class ThinkingEngine:
             # Any other seed: the first pass has used the noise of this one.
             rest = self.engine.generate(going, 1, sampling=sampling, max_new_tokens=max_new_tokens, seed=seed + 1)
             for (i, k), first, prompt, (last,) in zip(places, begun, going, rest, strict=True):
-                groups[i][k] = self._whole(joined(first, prompt, last))
+                whole = joined(first, prompt, last)
+                ids = whole.token_ids[:-1] if whole.finish_reason == "stop" else whole.token_ids
+                groups[i][k] = replace(whole, text=text_of(self._tokenizer, ids))
         for i, group in enumerate(groups):
             for k, completion in enumerate(group):
                 if on_completion is not None:
                     on_completion(i, k, completion)
         return groups
-
-    def _whole(self, completion: Completion) -> Completion:
-        """``completion`` with the text of all its ids."""
-        ids = completion.token_ids[:-1] if completion.finish_reason == "stop" else completion.token_ids
-        return replace(completion, text=text_of(self._tokenizer, ids))

@@ -102,7 +102,7 @@ def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
         "max-lora-rank": rank,
         "max-loras": _ADAPTERS,
         "gpu-memory-utilization": engine.gpu_memory_utilization,
-        "tensor-parallel-size": max(1, len(_gpus(engine))),
+        "tensor-parallel-size": engine.gpus.count(",") + 1,
         "seed": training.seed,
         "generation-config": "vllm",  # the API's defaults, not those of the model's own file
         "logprobs-mode": "processed_logprobs",  # log-probs of the sampling distribution
@@ -120,16 +120,12 @@ def environment(engine: EngineConfig, device: str) -> dict[str, str]:
     """Environment of the server: this process's, without a launcher's variables, with GPUs and API key."""
     kept = {name: value for name, value in os.environ.items() if not _LAUNCHERS.fullmatch(name)}
     number = device.partition("cuda:")[2]
-    if gpus := _gpus(engine):
-        kept["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    if engine.gpus:
+        kept["CUDA_VISIBLE_DEVICES"] = engine.gpus
     elif number:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
         kept["CUDA_VISIBLE_DEVICES"] = visible.split(",")[int(number)] if visible else number
     return {**kept, "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "True", "VLLM_API_KEY": engine.api_key}
-
-
-def _gpus(engine: EngineConfig) -> list[str]:
-    return [gpu.strip() for gpu in engine.gpus.split(",") if gpu.strip()]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -97,9 +97,8 @@ def _dequantized(path: Path, dtype: Any) -> Any:
 
 def end_ids(generation: Any, tokenizer: Any) -> frozenset[int]:
     """All ids that end a turn, from the tokenizer and the generation config."""
-    ends = {tokenizer.eos_token_id}
     configured = getattr(generation, "eos_token_id", None)
-    ends |= set(configured) if isinstance(configured, list) else {configured}
+    ends = tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])
     return frozenset(int(i) for i in ends if i is not None)
 
 

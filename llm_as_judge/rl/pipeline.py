@@ -96,15 +96,6 @@ class Batch:
         """The turns of an episode so far, and the attempts that failed."""
         return self.completions[place][member], self.attempts[place][member] if self.attempts else ()
 
-    def with_turn(self, turn: Mapping[Place, tuple[Completion, Attempt]]) -> "Batch":
-        """The batch after repairs, each with the attempt that failed."""
-        completions = [list(group) for group in self.completions]
-        attempts = [list(group) for group in self.attempts] or [[()] * len(group) for group in self.completions]
-        for (place, member), (completion, attempt) in turn.items():
-            completions[place][member] = completion
-            attempts[place][member] = (*attempts[place][member], attempt)
-        return replace(self, completions=completions, attempts=attempts, turns=self.turns + 1)
-
 
 class Pipeline:
     """Samples and runs batches. Use one event loop from ``open`` to ``close``; pending batches outlive it."""
@@ -245,7 +236,12 @@ class Pipeline:
                 )
 
         sampled = await on_device(timer.phase("generate")(sample))
-        return batch.with_turn(dict(zip(failed, zip(sampled, failed.values(), strict=True), strict=True)))
+        completions = [list(group) for group in batch.completions]
+        attempts = [list(group) for group in batch.attempts] or [[()] * len(group) for group in batch.completions]
+        for ((place, member), attempt), completion in zip(failed.items(), sampled, strict=True):
+            completions[place][member] = completion
+            attempts[place][member] = (*attempts[place][member], attempt)
+        return replace(batch, completions=completions, attempts=attempts, turns=batch.turns + 1)
 
     def _generate(
         self, step: int, stream: int, prompts: Sequence[Sequence[int]], n: int = 1, start: OnCompletion | None = None

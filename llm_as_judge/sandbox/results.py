@@ -73,11 +73,10 @@ class Confinement:
         return f"sandbox: {self.mode}, {blocked}{left} (llm-as-judge doctor lists them)"
 
     def __str__(self) -> str:
-        blocked = [name for name in self.probes if name not in self.open]
         parts = [
             f"sandbox: {self.mode}{' (NO ISOLATION, results are marked)' if self.mode == 'unsafe' else ''}",
             f"enforced: {', '.join(self.layers)}",
-            f"blocked: {', '.join(blocked) or 'nothing'}",
+            f"blocked: {', '.join(name for name in self.probes if name not in self.open) or 'nothing'}",
             f"not blocked: {', '.join(self.open) or 'none of the attempts'}",
             *(f"{mode} unavailable: {reason}" for mode, reason in self.refused.items()),
         ]

@@ -171,8 +171,7 @@ def _curves(steps: Sequence[StepReport], lines: Mapping[str, Sequence[float]], e
 
 def _shapes(story: Story, domains: Sequence[Domain]) -> str:
     figure = Figure(figsize=(11.6, 2.5 * len(domains)))
-    axes = figure.subplots(len(domains), 1, squeeze=False)
-    for axis, domain in zip(axes.flat, domains, strict=True):
+    for axis, domain in zip(figure.subplots(len(domains), 1, squeeze=False).flat, domains, strict=True):
         before, after = (counts.get(domain, Counter()) for counts in (story.before, story.after))
         names = [name for name, _ in (before + after).most_common(_SHAPES)][::-1]
         for counts, shift, colour in ((before, 0.2, "#b9c4d6"), (after, -0.2, _COLOURS.get(domain, "#9467bd"))):

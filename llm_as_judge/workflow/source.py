@@ -22,5 +22,4 @@ def read_workflow(path: Path) -> WorkflowSource:
     if path.is_dir() and not file.is_file():
         raise DataError(f"{path}: there is no graph.py in it; name a workflow's file, or a folder with graph.py")
     prompt = file.with_name("prompt.py")
-    has_prompt = prompt.is_file() and prompt != file
-    return WorkflowSource(file, read_source(file), read_source(prompt) if has_prompt else "")
+    return WorkflowSource(file, read_source(file), read_source(prompt) if prompt.is_file() and prompt != file else "")

@@ -73,7 +73,7 @@ def test_gsm8k_math_and_squad_take_their_answers() -> None:
     shape = {"question": " q ", "context": "c", "id": "1", "plausible_answers": [{"text": "wrong"}]}
     none = squad2.parse({**shape, "answers": [], "is_impossible": True})
     assert none.reference.unanswerable and not none.reference.answers
-    assert squad2.golds({**shape, "answers": []}) == ("unanswerable",)
+    assert squad2.DATASET.golds({**shape, "answers": []}) == ("unanswerable",)
     nested = squad2.parse({**shape, "answers": [{"text": "a"}, {"text": "b "}, {"text": "a"}], "is_impossible": False})
     assert nested.reference.answers == ("a", "b")
     for wrong in ({"answers": None}, {"answers": [1]}, {"answers": ["a"], "is_impossible": "no"}, {"answers": [""]}):

@@ -34,11 +34,6 @@ def parse(record: Record) -> Problem:
     return Problem(question, Reference(tuple(answers), unanswerable=unanswerable))
 
 
-def golds(record: Record) -> tuple[str, ...]:
-    """Every annotator's answer, or ``unanswerable``."""
-    return tuple(_annotated(record)) or ("unanswerable",)
-
-
 def _annotated(record: Record) -> list[str]:
     """Answers of all annotators. ``plausible_answers`` are wrong answers and are not read."""
     raw = record.get("answers")
@@ -51,7 +46,7 @@ def _annotated(record: Record) -> list[str]:
 DATASET = Dataset(
     domain="qa",
     parse=parse,
-    golds=golds,
+    golds=lambda record: tuple(_annotated(record)) or ("unanswerable",),
     recognises=has_fields("question", "context", "answers"),
     metric="squad2",
     judge_line="The same span with more or fewer words around it is the same answer; a longer answer that adds another "

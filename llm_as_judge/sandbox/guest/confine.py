@@ -135,8 +135,7 @@ def _can_change_uid() -> bool:
     sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: twice, the low words first
     if libc().capget(struct.pack("=Ii", _CAPABILITY_VERSION_3, 0), sets):
         return False
-    effective = struct.unpack_from("=I", sets.raw)[0]
-    return bool(effective & _CAP_SETGID_AND_SETUID == _CAP_SETGID_AND_SETUID)
+    return bool(struct.unpack_from("=I", sets.raw)[0] & _CAP_SETGID_AND_SETUID == _CAP_SETGID_AND_SETUID)
 
 
 def _prctl(option: int, value: int) -> bool:

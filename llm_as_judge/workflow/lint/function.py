@@ -20,8 +20,7 @@ class ScopeCheck(ExpressionCheck):
         self, scope: Scope, body: Sequence[ast.stmt], parameters: Collection[str] = (), outer: Collection[str] = (),
         self_name: str = "", answers: bool = False,
     ) -> None:  # fmt: skip
-        local = bound_names(body).union(parameters)
-        super().__init__(scope, State(dict.fromkeys(parameters)), local, outer, self_name)
+        super().__init__(scope, State(dict.fromkeys(parameters)), bound_names(body).union(parameters), outer, self_name)
         self._body, self._answers = body, answers
         self._breaks: list[list[State]] = []
         self._continues: list[list[State]] = []
