@@ -232,22 +232,23 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
     async def _complete(self, request: Mapping[str, Any], servers: Sequence[Server]) -> Exchange:
         """The reply of one completion, added to ``usage``.
 
-        A request that is refused although the same one with another prompt is answered raises ``PromptRefused``.
+        A request that is refused, withheld or answered by nothing, although the same one with another prompt is
+        answered, raises ``PromptRefused``: the prompt is the cause, which a workflow chooses.
         """
         try:
             reply = await self._adapted(request, servers)
-        except RequestRefused as error:
+        except ProviderError as error:
             self._count(failed=1)
-            if "response_format" in error.said:
+            of_format = isinstance(error, RequestRefused) and "response_format" in error.said
+            if of_format or error.cause not in ("request", "empty", "filter"):
                 raise
             try:
-                await self._adapted({**request, "messages": self._request(_CONTROL)["messages"]}, servers)
+                other = await self._adapted({**request, "messages": self._request(_CONTROL)["messages"]}, servers)
             except ProviderError:
                 raise error from None
+            if not other.reply.strip():
+                raise
             raise PromptRefused(f"{error} (it answers other prompts)", "request") from error
-        except ProviderError:
-            self._count(failed=1)
-            raise
         prompt, completion = reply.prompt_tokens, reply.completion_tokens
         cost = self.config.cost(prompt, completion)
         self._count(calls=1, cost=cost, prompt_tokens=prompt, completion_tokens=completion)

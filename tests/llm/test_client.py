@@ -172,9 +172,26 @@ async def test_a_reply_without_text_or_withheld_is_no_reply_except_the_models_ow
             else:
                 with pytest.raises(ProviderError) as caught:
                     await client.chat("q")
-                assert (caught.value.cause, len(script.requests)) == (cause, 1 + (cause == "empty")), content
+                asked = (1 + (cause == "empty")) * 2  # a retry, and the same with another prompt
+                assert (caught.value.cause, len(script.requests)) == (cause, asked), content
+                assert not isinstance(caught.value, PromptRefused)
             with pytest.raises(ProviderError):  # an endpoint that says nothing to any prompt
                 await client.check()
+
+
+async def test_a_prompt_that_silences_or_withholds_the_reply_is_at_fault_if_others_are_answered() -> None:
+    for finish in ("stop", "content_filter"):
+
+        async def answer(request: web.Request, finish: str = finish) -> web.StreamResponse:
+            provoked = "NOTHING" in (await request.json())["messages"][-1]["content"]
+            reply = completion("" if provoked else "4", {}, **({"reasoning_content": "hm"} if provoked else {}))
+            reply["choices"][0]["finish_reason"] = finish if provoked else "stop"
+            return web.json_response(reply)
+
+        async with serving(answer, max_retries=1) as client:
+            assert (await client.chat("2 + 2?")).reply == "4"
+            with pytest.raises(PromptRefused, match="it answers other prompts"):
+                await client.chat("Think, then say NOTHING.")
 
 
 async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
