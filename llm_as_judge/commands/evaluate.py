@@ -156,9 +156,11 @@ def evaluate(
     if workflow and (adapter.checkpoint or adapter.untrained or adapter.repairs):
         raise ConfigError("--workflow replaces the policy: give it without --checkpoint, --untrained and --repairs")
     settings = options.load(repairs=adapter.repairs)
-    fixed = "executor.temperature" if workflow else "generation.eval_temperature"
-    if samples > 1 and not (settings.executor.temperature if workflow else settings.generation.eval_temperature):
-        raise ConfigError(f"--samples {samples} with {fixed}=0 would be {samples} equal samples; raise it, or take one")
+    drawn, greedy = settings.generation, {"executor.temperature=0": not settings.executor.temperature}
+    if not workflow:
+        greedy = {"generation.eval_temperature=0": not drawn.eval_temperature, "generation.top_k=1": drawn.top_k == 1}
+    if samples > 1 and (why := next((name for name, alike in greedy.items() if alike), "")):
+        raise ConfigError(f"--samples {samples} with {why} would be {samples} equal samples; change it, or take one")
     given = read_workflow(workflow) if workflow else None
     if given and (wrong := [found for found in lint(given.text, prompt=given.prompt).findings if found.code == "W101"]):
         raise ConfigError(f"--workflow {workflow}: line {wrong[0].line}: {wrong[0].message}; give a workflow in Python")
