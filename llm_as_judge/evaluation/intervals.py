@@ -88,6 +88,8 @@ def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> E
 
     Problems unscored on either side are counted and left out. Pairing removes the spread between problems.
     """
+    if len(a) != len(b):
+        raise ValueError(f"paired scores must have equal lengths, got {len(a)} and {len(b)}")
     differences = [float(x) - float(y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     if not differences:
         return Estimate(math.nan, -1.0, 1.0, 0, len(a))

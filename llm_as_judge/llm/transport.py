@@ -142,9 +142,8 @@ class Transport:
         except aiohttp.ClientError as error:
             what = f"the reply broke off ({type(error).__name__}: {self._quote(str(error))})"
             raise Failure(what, "connection") from error
-        said = body[:_ERROR_BYTES].decode("utf-8", "replace")
         if not 200 <= response.status < 300:
-            target = response.headers.get("Location") if response.status < 400 else None
+            said, target = _text(body), response.headers.get("Location") if response.status < 400 else None
             cause = _cause(response.status, said)
             what = f"HTTP {response.status}: {self._quote(f'redirects to {target}' if target else said)}"
             raise Failure(what, cause, _asked(response.headers.get("Retry-After", ""), self.config.timeout_s), said)
@@ -154,7 +153,7 @@ class Transport:
             return parse(body.decode())
         except (Failure, UnicodeDecodeError) as error:
             cause = error.cause if isinstance(error, Failure) else "reply"
-            raise Failure(f"{error}: {self._quote(said)}", cause) from error
+            raise Failure(f"{error}: {self._quote(_text(body))}", cause) from error
 
     def _connected(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -220,6 +219,10 @@ def _asked(retry_after: str, timeout_s: float) -> float | None:
         except (ValueError, OverflowError):
             return None
     return min(min(seconds, _LONGEST_RETRY_AFTER_S) * random.uniform(1, 2), timeout_s) if seconds > 0 else None
+
+
+def _text(body: bytes | bytearray) -> str:
+    return body[:_ERROR_BYTES].decode("utf-8", "replace")
 
 
 def _cause(status: int, text: str) -> Cause:

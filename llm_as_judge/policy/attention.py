@@ -163,7 +163,6 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
     some = F.pad(meets, (0, fill)).view(tiles, -1, block).any(-1)  # [q tiles, k tiles]
     # A tile that extends beyond the row is never full, so the kernel checks its keys one by one.
     full = F.pad(covers, (0, fill)).view(tiles, -1, block).all(-1)
-    partial = some & ~full
     first, last = layout.first, layout.last
 
     def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -175,7 +174,7 @@ def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
         return count[None, None], order.int()[None, None]
 
     mask = BlockMask.from_kv_blocks(
-        *table(partial), *table(full), BLOCK_SIZE=block, mask_mod=sees, seq_lengths=(queries, keys)
+        *table(some & ~full), *table(full), BLOCK_SIZE=block, mask_mod=sees, seq_lengths=(queries, keys)
     )
     for blocks in mask.as_tuple():
         if isinstance(blocks, Tensor):  # torch takes a number of tiles for that of the heads if they are equal

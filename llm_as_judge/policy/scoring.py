@@ -88,9 +88,8 @@ def _staged(base: Any, stage: Stage, completions: Sequence[Completion], sampling
     caught: dict[int, KeyValue] = {}
     kernel = kernel_for(base.device)
     trunk = row_hidden(base, stage.trunk, Tree(stage.trunk.layout, kernel, caught=caught))
-    learns = torch.is_grad_enabled()
     roots = [trunk, *(t for layer in sorted(caught) for t in caught[layer])]
-    leaves = [t.detach().requires_grad_(learns and t.requires_grad) for t in roots]
+    leaves = [t.detach().requires_grad_(torch.is_grad_enabled() and t.requires_grad) for t in roots]
     past = list(zip(leaves[1::2], leaves[2::2], strict=True))
     for tree, members in zip(stage.micro_batches, stage.members, strict=True):
         hidden = leaves[0]

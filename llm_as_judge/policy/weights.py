@@ -32,8 +32,7 @@ def load_model(path: str, dtype: Any, setting: str, **options: Any) -> tuple[Any
     if path.endswith(".gguf") and importlib.util.find_spec("gguf") is None:
         raise ConfigError(f"{setting}: {path} needs the package gguf; install it: python -m pip install gguf")
     with refusing(ConfigError, f"{setting}: {path} cannot be loaded", cure):
-        load = load_gguf if path.endswith(".gguf") else load_folder
-        return load(path, dtype, **options)
+        return (load_gguf if path.endswith(".gguf") else load_folder)(path, dtype, **options)
 
 
 def load_folder(path: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:

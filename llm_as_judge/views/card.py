@@ -31,8 +31,7 @@ def model_card(
     weights = {**reward.reward_weights, **{name.rpartition("/")[2]: w for name, w in reward.functions.items()}}
     shares = ", ".join(f"{domain} {share:g}" for domain, share in config.data.domain_ratios.items())
     file = config.data.train_dataset
-    source = f"`{file.name}`" if file else "generated problems of the embedded world"
-    source += f"; shares in a batch: {shares}."
+    source = f"{f'`{file.name}`' if file else 'generated problems of the embedded world'}; shares in a batch: {shares}."
     settings = {f"training.{name}": value for name, value in config.training}
     settings |= {f"model.{name}": f"`{value}`" for name, value in config.model if name.startswith("lora")}
     template = files(__package__).joinpath("card.md").read_text(encoding="utf-8")
