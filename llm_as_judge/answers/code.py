@@ -28,7 +28,7 @@ _ANY = re.compile(r"(?:```|~~~)[^`~\n]*\n(.*?)(?:```|~~~|\Z)", re.DOTALL)
 #: Blocks whose text may hold fences: they close on a line of their own.
 _LINES = re.compile(r"^([ \t]*(?:```|~~~))[^`~\n]*\n(.*?)(?:^\1[ \t]*\r?$|\Z)", re.DOTALL | re.MULTILINE)
 #: Parts of a reply that are compared, and lines of one without fences that begin a statement: the last ones.
-_MOST_PARTS, _MOST_STATEMENTS = 60, 300
+_MOST_PARTS, _MOST_STATEMENTS = 60, 200
 _LONGEST_OPEN = 6  # lines of a statement that begin without indentation
 _STATEMENT = re.compile(r"\n(?=[^\s)\]}])(?!(?:else|elif|except|finally)\b)")
 #: Tags, special tokens and backticks at the edges of a line.

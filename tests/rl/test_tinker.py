@@ -1,6 +1,7 @@
 """A policy behind a server of the Tinker API learns what ours learns; what a server lacks is refused or said."""
 
 import asyncio
+import logging
 import math
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ from llm_as_judge.types import Completion, Problem, Verdict
 
 pytest.importorskip("tinker", reason="the SDK of the Tinker API is not installed (extra tinker)")
 
+logging.getLogger("tinker").setLevel(logging.ERROR)  # heartbeats of clients whose server has gone
 EMBEDDED = "config/embedded.yaml"
 NANO = load_config(Path(__file__).parents[2] / EMBEDDED).base_model.path
 PROMPTS = [[1, 50, 2, 300, 7], [9, 1200, 44], [5, 6, 7, 8]]
