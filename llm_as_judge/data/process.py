@@ -173,7 +173,8 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
     if not entries:
-        raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
+        files = ", ".join(str(file) for pool in pools for file in pool.files)
+        raise DataError(faults.untested or f"there are no records in {files}")
     job.tell(f"read {sum(map(len, entries.values())):,} records")
     if unanswered:
         job.tell(f"{unanswered:,} of them have no answer: set judge.function, rubric or relative")

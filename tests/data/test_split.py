@@ -184,7 +184,7 @@ def test_the_order_of_slots_is_known_and_other_problems_are_refused() -> None:
     with pytest.raises(DataError, match="other problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
     for there in ({"math": 5, "qa": 5}, {"math": 5}, {"qa": 5}):
-        with pytest.raises(DataError, match="no (math|code) problems; add some") as caught:
+        with pytest.raises(DataError, match=r"no (math|code) problems; add some") as caught:
             DomainSampler(problems(**there), RATIOS)
         advice = str(caught.value).partition("--set '")[2].removesuffix("'")
         DomainSampler(problems(**there), load_config(overrides=[advice]).data.domain_ratios)
