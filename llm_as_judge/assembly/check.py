@@ -40,9 +40,6 @@ class Failure:
     id: str
     reason: str
 
-    def __str__(self) -> str:
-        return f"{self.id}: {self.reason}"
-
 
 @dataclass(frozen=True, slots=True)
 class GoldReport:
@@ -73,10 +70,8 @@ async def check_golds(
             if isinstance(record, DataError):
                 raise record
             problem, answers = _parsed(dataset, forms, record, place)
-        except Untested as error:
-            untested.append(Failure(place, str(error)))
         except DataError as error:
-            failures.append(Failure(place, str(error)))
+            (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
         else:
             golds += len(answers)
             checks += [_check(judge, sandbox, problem, gold) for gold in answers]
@@ -87,10 +82,8 @@ async def check_golds(
         await asyncio.sleep(0)  # lets Ctrl-C through
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     failures += [Failure(str(file), "no records") for file in empty]
-    if len(untested) == records:
-        failures += untested
-    else:
-        warn_untested(untested)
+    failures += untested if len(untested) == records else []
+    warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 

@@ -163,7 +163,7 @@ def check(
                     cli.show(console, f"{name}: no files")
                     continue
                 report = reports[name] = await check_golds(paths, DATASETS.get(name), sandbox, _own(fields, domains))
-                faults = [f"  {failure}" for failure in report.failures]
+                faults = [f"  {failure.id}: {failure.reason}" for failure in report.failures]
                 if len(faults) > _SHOWN:
                     faults[_SHOWN:] = [f"  ... and {len(faults) - _SHOWN} more (--json shows all)"]
                 judged = f"{report.golds} answers of {report.records} records, {len(report.failures)} faults"

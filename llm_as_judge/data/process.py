@@ -173,8 +173,7 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
     if faults.count:
         raise DataError(f"{faults}\n{faults.count:,} bad records; nothing was written to {job.out}")
     if not entries:
-        files = ", ".join(str(file) for pool in pools for file in pool.files)
-        raise DataError(faults.untested or f"there are no records in {files}")
+        raise DataError(f"there are no records in {', '.join(str(file) for pool in pools for file in pool.files)}")
     job.tell(f"read {sum(map(len, entries.values())):,} records")
     if unanswered:
         job.tell(f"{unanswered:,} of them have no answer: set judge.function, rubric or relative")

@@ -99,17 +99,16 @@ def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> I
             item = parse(record)
         except Untested as error:
             untested.append(f"{place}: {error}")
-            continue
         except DataError as error:
             faults.add(place, error)
-            continue
-        if item is not None:
-            yield place, item
+        else:
+            if item is not None:
+                yield place, item
     warn_untested(untested)
     faults.untested = faults.untested or "".join(untested[:1])
 
 
-def warn_untested(records: Sequence[object]) -> None:
+def warn_untested(records: Sequence[str]) -> None:
     if records:
         logger.warning("%d records that nothing can decide are left out, the first %s", len(records), records[0])
 

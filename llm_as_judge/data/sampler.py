@@ -135,13 +135,11 @@ class DomainSampler:
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
         if missing := [domain for domain in wanted if not problems.get(domain)]:
             there = {domain: ratios.get(domain, 0) or 1 for domain, own in problems.items() if own}
-            valid = {domain: round(share / sum(there.values()), 4) for domain, share in there.items()}
-            first = next(iter(valid), missing[0])  # takes what rounding leaves of a sum of 1
-            valid[first] = 1 - sum(share for domain, share in valid.items() if domain != first)
-            shares = ", ".join(f"{d}: {share:.4g}" for d, share in {**valid, **dict.fromkeys(missing, 0)}.items())
+            total = sum(there.values()) or 1
+            valid = ", ".join(f"{d}: {share / total:.7g}" for d, share in (there | dict.fromkeys(missing, 0)).items())
             raise DataError(
                 f"domain_ratios gives {missing[0]} {wanted[missing[0]]:g}, but there are no {missing[0]} problems; add "
-                f"some, or share out what there is: --set 'domain_ratios={{{shares}}}'"
+                f"some, or share out what there is: --set 'domain_ratios={{{valid}}}'"
             )
         self._quota = Quota(wanted)
         self._problems = {domain: tuple(problems[domain]) for domain in wanted}

@@ -114,8 +114,8 @@ def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
     rows: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
         dataset = group.problem.question.dataset or "custom"
-        usual = source if dataset == "custom" else dataset
-        rows.setdefault((group.problem.benchmark or usual, dataset), []).append(group)
+        name = group.problem.benchmark or (source if dataset == "custom" else dataset)
+        rows.setdefault((name, dataset), []).append(group)
     found: dict[str, Summary] = {}
     for (benchmark, dataset), own in rows.items():
         name = f"{benchmark}_{dataset}" if benchmark in found else benchmark

@@ -104,9 +104,7 @@ DATASET = Dataset(
     domain="code",
     parse=parse,
     golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
-    recognises=lambda record: (
-        {"prompt", "entry_point"} <= record.keys() and bool({"test", "plus_input"} & record.keys())
-    ),
+    recognises=lambda r: "prompt" in r and ("plus_input" in r or {"entry_point", "test"} <= r.keys()),
     metric="pass@k",
     variant=lambda record: "" if _published(record) else OTHER,
     source=SOURCES["humaneval"],
