@@ -138,7 +138,7 @@ def test_the_hub_needs_a_network_and_its_files_are_read_like_any(here: Path, mon
         return datasets.Dataset.from_parquet(str(file), cache_dir=str(here / "cache"))
 
     with monkeypatch.context() as patch:
-        patch.setattr("llm_as_judge.data.download.fetch_from_hub", load)
+        patch.setattr("llm_as_judge.data.reading.fetch_from_hub", load)
         (problem,) = read_problems(Path("hub:owner/my-data.v2/main:validation"))
         read_problems(Path("hub:owner/name"))
     assert asked == [("owner/my-data.v2", "main", "validation"), ("owner/name", None, "train")]
