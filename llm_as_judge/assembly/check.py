@@ -15,9 +15,9 @@ from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms
-from llm_as_judge.data.reading import Faults, files_in, read
+from llm_as_judge.data.reading import Faults, files_in, read, warn_untested
 from llm_as_judge.data.record import Record
-from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault
+from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault, Untested
 from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.operators.prompts import prompts_of
@@ -29,6 +29,7 @@ from llm_as_judge.workflow.run import Executor
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 _CONCURRENT = 16
+_UNGIVEN = "neither an answer nor tests"
 _UNANSWERED = "give answers (data.fields names their column), or set judge.function=FILE:NAME or judge.rubric=FILE"
 
 
@@ -58,7 +59,7 @@ async def check_golds(
     """
     judge = Judge(OFFICIAL, None, sandbox)
     records = golds = 0
-    failures: list[Failure] = []
+    failures, untested = list[Failure](), list[Failure]()
     checks: list[Awaitable[list[Failure]]] = []
     files = [file for path in paths for file in files_in(path)]
     empty, known = set(files), [(file, Forms(file, data)) for file in files]
@@ -70,7 +71,7 @@ async def check_golds(
                 raise record
             problem, answers = _parsed(dataset, forms, record, place)
         except DataError as error:
-            failures.append(Failure(place, str(error)))
+            (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
         else:
             golds += len(answers)
             checks += [_check(judge, sandbox, problem, gold) for gold in answers]
@@ -81,6 +82,8 @@ async def check_golds(
         await asyncio.sleep(0)  # lets Ctrl-C through
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     failures += [Failure(str(file), "no records") for file in empty]
+    failures += untested if len(untested) == records else []
+    warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 
 
@@ -100,7 +103,7 @@ async def check_before(
     if not all(isinstance(judge, OwnJudge) for judge in judges):
         for problem in problems:
             if not problem.reference.given:
-                faults.add(problem.place or problem.question.id, "neither an answer nor tests")
+                faults.add(problem.place or problem.question.id, _UNGIVEN)
                 cure = f"\n{_UNANSWERED}"
     if faults.count:
         raise DataError(f"{faults}{cure}")
@@ -176,6 +179,8 @@ def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -
     """The problem of a record, and replies that must be judged correct."""
     problem, dataset, record = (dataset.parse(record), dataset, record) if dataset else forms(record)
     problem = replace(problem, place=place)
+    if not problem.reference.given:
+        raise DataError(f"{_UNGIVEN}; {_UNANSWERED}")
     if dataset:
         return problem, dataset.golds(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())

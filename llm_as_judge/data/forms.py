@@ -3,8 +3,8 @@
 The own format is flat: ``problem``; ``answer``: text, number or a list of them, which only a judge of your own can do
 without; ``type``: math, code, qa or one of ``data.domains``; optional ``context``, ``id``, ``dataset``,
 ``unanswerable``. Code has ``tests`` (text or a list of asserts) and may have ``entry_point``, ``public_tests`` and
-``prelude``. Of the names in ``SPELLINGS`` the first one present is used. If the answer is the letter of an option, the
-options are shown with the question. Other fields are ignored.
+``prelude``. Of the names in ``SPELLINGS`` the first one present is used, of those for a context all. If the answer is
+the letter of an option, the options are shown with the question; a record with options that are not shown is refused.
 
 Recognised are verl's and DAPO's (``prompt``, ``reward_model.ground_truth``), TRL's (``prompt`` with ``answer``,
 ``solution``, ``ground_truth`` or ``completion``), chats in ``messages`` and ShareGPT's ``conversations``.
@@ -40,18 +40,27 @@ SPELLINGS: Mapping[str, Sequence[str]] = {
     "type": ("problem_type", "domain"),
     "tests": ("test", "test_list"),
     "dataset": ("source",),
+    "context": ("passage", "article", "paragraph", "table", "body"),
 }
 NAMES = (
     "problem", "answer", "type", "context", "id", "dataset", "unanswerable", "tests", "entry_point", "public_tests",
-    "prelude",
+    "prelude", "options",
 )  # fmt: skip
 #: Fields that are read, with their names in the own format; of several for a name, the last one present counts.
 _READ = {key: name for name in NAMES for key in reversed((name, *SPELLINGS.get(name, ())))}
-_LETTERS = "ABCDEFGHIJ"
+_LETTERS = "ABCDEFGHIJ"  # of options that judges read
 #: Records of known forms, in built-in domains.
 PLAIN = DataConfig()
 _PROBLEMS = ("prompt", "messages", "conversations")
 _ANSWERS = ("reward_model.ground_truth", "answer", "ground_truth", "solution", "completion")
+_CONTEXT = ("context", *SPELLINGS["context"])
+_CHOICES = re.compile(r"(option|choice)[s_]*", re.IGNORECASE)
+#: Keys that say what they hold, the surest first, for the mapping of an unknown form.
+_SAYING: Mapping[str, Sequence[str]] = {
+    "problem": ("problem", *SPELLINGS["problem"], "prompt", "instruction", "query", "input"),
+    "answer": ("answer", "final_answer", *SPELLINGS["answer"], "gold", "target", "label", "output", "solution"),
+    "context": (*_CONTEXT, "input"),
+}
 _USER, _ASSISTANT = ("user", "human"), ("assistant", "gpt")
 _SURE = 100  # records of a file that decide the domain of those without one
 
@@ -76,10 +85,20 @@ class Forms:
         Raises ``DataError`` that names what is missing or contradictory, or the mapping to write for an unknown form.
         """
         name, own = self._formed(record)
-        if name == "custom" and "type" not in spelt(own):
-            own = {**own, "type": "code" if spelt(own).get("tests") else self._usual}
-        dataset = DATASETS.get(name)
-        return dataset.parse(own) if dataset else parse(own, self._data), dataset, own
+        if dataset := DATASETS.get(name):
+            problem = dataset.parse(own)
+            if problem.question.context or not any(map(own.get, _CONTEXT)):
+                return problem, dataset, own
+        named = spelt(own)
+        if isinstance(named.get("answer"), dict) and not self._data.fields and not named.get("tests"):
+            raise DataError(f"field 'answer' must be text, a number or a list of them: {_mapping(record)}")
+        if "type" not in named:
+            own = {**own, "type": "code" if named.get("tests") else self._usual}
+        problem = parse(own, self._data)
+        if problem.question.kind != "code" and (path := next(_unshown(record, problem.question.statement), None)):
+            cure = f"give 2 to {len(_LETTERS)} texts and the right one's letter or index, or remove them"
+            raise DataError(f"{path!r} would not be shown (with data.fields, add options: {path}); {cure}")
+        return problem, None, own
 
     def parse(self, record: Record) -> Problem:
         """The problem of a record, likewise."""
@@ -88,14 +107,12 @@ class Forms:
     def _formed(self, record: Record) -> tuple[str, Record]:
         if self._data.fields:
             return "custom", {name: _mapped(record, name, path) for name, path in self._data.fields.items()}
-        if binary := next((name for name, value in record.items() if _is_binary(value)), None):
-            cure = f"remove it, or name the columns to read: {_mapping(record)}"
-            raise DataError(f"column {binary!r} is binary, which no workflow can read; {cure}")
+        if bad := next((key for key, x in record.items() if _is_binary(x) or (x and key in ("image", "images"))), None):
+            raise DataError(f"column {bad!r} is binary or an image; leave it out: {_mapping(record)}")
         if (named := _recognised(record, self._data.known)) is not None:
             return named, record
         if not (form := _form_of(record)):
-            known = f"fields {sorted(map(str, record))} are those of no known benchmark or form"
-            raise DataError(f"{known}; say which are the problem and its answer: {_mapping(record)}")
+            raise DataError(f"fields {[*record]} are those of no known benchmark or form; map them: {_mapping(record)}")
         own = {name: _mapped(record, name, path) for name, path in form.items()}
         kind = str(record.get("type") or record.get("ability")).lower()
         rest = {name: value for name, value in record.items() if name not in ("type", *SPELLINGS["type"])}
@@ -197,10 +214,17 @@ def _is_maths(answer: str) -> bool:
 
 
 def _mapping(record: Record) -> str:
-    """The setting that a record of an unknown form needs, with its first two texts."""
-    problem, answer = [*_leaves(record), "PATH", "PATH"][:2]
-    fields = f"{{problem: {problem}, answer: {answer}}}"
-    return f"--set 'data.fields={fields}' (commands of data: --fields '{fields}')"
+    """The setting that a record of an unknown form needs; PATH where no key says it."""
+    paths, found = list(_leaves(record)), dict[str, str]()
+    for name, words in _SAYING.items():
+        for word in words:
+            fitting = [path for path in paths if word in path.lower().split(".") and path not in found.values()]
+            if fitting and name not in found:  # rather the text itself than what is beside it
+                found[name] = min(fitting, key=lambda path: path.lower().split(".")[-1] not in (word, "value", "text"))
+    found = {"problem": "PATH", "answer": "PATH"} | found | dict(zip(["options"], _unshown(record), strict=False))
+    fields = f"{{{', '.join(f'{name}: {path}' for name, path in found.items())}}}"
+    cure = f"--set 'data.fields={fields}' (commands of data: --fields '{fields}')"
+    return f"{cure}; for PATH name one of {', '.join(paths)}" if "PATH" in found.values() else cure
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[str]:
@@ -244,7 +268,7 @@ def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
         if unanswerable and answers:
             raise DataError(f"give either an {_spellings('answer')} or 'unanswerable': true")
         text, reference = _with_options(record, named, text, Reference(answers, unanswerable=unanswerable))
-    dataset, context, id_ = _text(named, "dataset") or "custom", _text(named, "context"), named.get("id", "")
+    dataset, context, id_ = _text(named, "dataset") or "custom", _context(record), named.get("id", "")
     if isinstance(id_, bool) or not isinstance(id_, (str, int)):
         raise DataError(f"field 'id' must be text or a number, got {short(id_)}")
     name = content_id(dataset, text, context) if id_ == "" else str(id_)
@@ -268,11 +292,11 @@ def _with_options(record: Record, named: Mapping[str, Any], text: str, reference
     Raises ``DataError`` if the record has several lists that may hold them.
     """
     given, lists = named.get("answer"), _lists(record)
-    chosen = [name for name in lists if name.lower().rstrip("s_") in ("option", "choice")]
-    if isinstance(given, str) and (label := re.fullmatch(r"\(?([A-J])\)?\.?", given.strip())):
-        place = _LETTERS.index(label[1])
+    chosen = [name for name in lists if _CHOICES.fullmatch(name)]
+    if isinstance(given, str) and (label := re.fullmatch(r"\(?([A-Z])\)?\.?", given.strip())):
+        place = ord(label[1]) - ord("A")
         fitting = [name for name, texts in lists.items() if len(texts) > place]
-        shown = re.search(rf"(?:^|[\s(]){label[1]}[).:]", f"{_text(named, 'context')}\n{text}", re.MULTILINE)
+        shown = re.search(rf"(?:^|[\s(]){label[1]}[).:]", f"{_context(record)}\n{text}", re.MULTILINE)
         if shown or not fitting:
             return text, reference
         chosen = [name for name in chosen if name in fitting] or fitting
@@ -285,6 +309,8 @@ def _with_options(record: Record, named: Mapping[str, Any], text: str, reference
     else:
         return text, reference
     texts = lists[chosen[0]]
+    if len(texts) > len(_LETTERS):
+        raise DataError(f"{chosen[0]!r} has {len(texts)} options, of which at most {len(_LETTERS)} can be shown")
     shown_with = choice_problem("", None, text, list(_LETTERS[: len(texts)]), texts, _LETTERS[place])
     return shown_with.question.text, shown_with.reference
 
@@ -295,13 +321,24 @@ def _lists(record: Record) -> dict[str, list[str]]:
     for name, value in record.items():
         if isinstance(value, dict):
             value = value["text"] if isinstance(value.get("text"), list) else list(value.values())
-        if name in _READ:
+        if name in _READ and name != "options":
             continue
         if isinstance(value, list) and 2 <= len(value) <= 10 and all(isinstance(item, str) for item in value):
             found[name] = value
-        elif isinstance(value, str) and (column := re.fullmatch(r"(.*?)_?([A-Ja-j]|\d)", name)):
+        elif isinstance(value, str) and (column := re.fullmatch(r"(.*?)_?([A-Za-z]|\d)", name)):
             columns.setdefault(column[1] or "options", []).append(value)
-    return {**{name: texts for name, texts in columns.items() if 2 <= len(texts) <= 10}, **found}
+    return {**{name: texts for name, texts in columns.items() if len(texts) > 1}, **found}
+
+
+def _unshown(record: Record, shown: str = "", path: str = "") -> Iterator[str]:
+    """Paths of the options that ``shown`` lacks."""
+    for key, value in record.items():
+        if _CHOICES.fullmatch(key) and isinstance(value, list | dict) and len(value) > 1:
+            texts = _lists({key: value}).get(key)
+            if not texts or any(text.strip() not in shown for text in texts):
+                yield f"{path}{key}"
+        elif isinstance(value, dict):
+            yield from _unshown(value, shown, f"{path}{key}.")
 
 
 def to_record(problem: Problem) -> dict[str, Any]:
@@ -348,6 +385,11 @@ def _text(named: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str):
         raise DataError(f"field {name!r} must be text, got {short(value)}")
     return value
+
+
+def _context(record: Record) -> str:
+    """What a question is about, under all its names."""
+    return "\n\n".join(dict.fromkeys(_text(record, name) for name in _CONTEXT if record.get(name)))
 
 
 def _lines(named: Mapping[str, Any], name: str) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     if faults.count:
         raise DataError(str(faults))
     if not problems:
-        raise DataError(f"{path}: no problems in it")
+        raise DataError(faults.untested or f"{path}: no problems in it")
     # one record with what only the benchmark's own have shows that the file is the benchmark's
     names = {name: "" if "" in found else file_name(path, name) for name, found in variants.items()}
     return [replace(p, benchmark=names[p.question.dataset]) if p.benchmark == OTHER else p for p in problems]

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -50,6 +50,7 @@ class Faults:
 
     def __init__(self) -> None:
         self.count, self._lines = 0, list[str]()
+        self.untested = ""  # the first record that was left out
 
     def add(self, place: str, reason: object) -> None:
         self.count += 1
@@ -88,7 +89,7 @@ def files_in(path: Path) -> list[Path]:
 
 def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[tuple[str, T]]:
     """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``, and a
-    warning counts those that their benchmark publishes without tests.
+    warning counts those that their benchmark publishes without tests or answer.
     """
     untested: list[str] = []
     for place, record in read(path):
@@ -98,14 +99,18 @@ def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> I
             item = parse(record)
         except Untested as error:
             untested.append(f"{place}: {error}")
-            continue
         except DataError as error:
             faults.add(place, error)
-            continue
-        if item is not None:
-            yield place, item
-    if untested:
-        logger.warning("%d records that nothing can decide are left out, the first %s", len(untested), untested[0])
+        else:
+            if item is not None:
+                yield place, item
+    warn_untested(untested)
+    faults.untested = faults.untested or "".join(untested[:1])
+
+
+def warn_untested(records: Sequence[str]) -> None:
+    if records:
+        logger.warning("%d records that nothing can decide are left out, the first %s", len(records), records[0])
 
 
 def read(path: Path) -> Iterator[tuple[str, Raw]]:

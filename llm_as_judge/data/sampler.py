@@ -135,12 +135,11 @@ class DomainSampler:
         wanted = {domain: ratio for domain, ratio in ratios.items() if ratio > 0}
         if missing := [domain for domain in wanted if not problems.get(domain)]:
             there = {domain: ratios.get(domain, 0) or 1 for domain, own in problems.items() if own}
-            shares = ", ".join(
-                f"{domain}: {share:g}" for domain, share in {**there, **dict.fromkeys(missing, 0)}.items()
-            )
+            total = sum(there.values()) or 1
+            valid = ", ".join(f"{d}: {share / total:.7g}" for d, share in (there | dict.fromkeys(missing, 0)).items())
             raise DataError(
                 f"domain_ratios gives {missing[0]} {wanted[missing[0]]:g}, but there are no {missing[0]} problems; add "
-                f"some, or share out what there is: --set 'domain_ratios={{{shares}}}'"
+                f"some, or share out what there is: --set 'domain_ratios={{{valid}}}'"
             )
         self._quota = Quota(wanted)
         self._problems = {domain: tuple(problems[domain]) for domain in wanted}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from llm_as_judge.answers.metrics import Metric
-from llm_as_judge.data.catalog import DATASETS, metric_of
+from llm_as_judge.data.catalog import metric_of
 from llm_as_judge.evaluation.analysis import first_fatal
 from llm_as_judge.evaluation.intervals import Estimate, accuracy, as_json, estimate, mean, pass_at_k
 from llm_as_judge.files import picked
@@ -111,12 +111,11 @@ def summarise(groups: Sequence[Group]) -> Summary:
 
 def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
     """A summary for each benchmark; problems without a dataset are named after their file, ``source``."""
-    unnamed = "custom" if source in DATASETS else source
     rows: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
-        dataset = group.problem.question.dataset
-        dataset = unnamed if dataset in ("", "custom") else dataset
-        rows.setdefault((group.problem.benchmark or dataset, dataset), []).append(group)
+        dataset = group.problem.question.dataset or "custom"
+        name = group.problem.benchmark or (source if dataset == "custom" else dataset)
+        rows.setdefault((name, dataset), []).append(group)
     found: dict[str, Summary] = {}
     for (benchmark, dataset), own in rows.items():
         name = f"{benchmark}_{dataset}" if benchmark in found else benchmark

@@ -75,12 +75,21 @@ def test_schemas_of_other_projects_are_recognised_in_every_file_format(here: Pat
 
 def test_paths_are_mapped_and_a_wrong_mapping_is_answered_with_what_there_is(here: Path) -> None:
     file = table(here / "own.parquet", MAPPED, MAPPED)
-    assert "--set 'data.fields={problem: task.turns.0.say, answer: task.gold}'" in refused(file)
+    assert "{problem: PATH, answer: task.gold}'); for PATH name one of task.turns.0.say, task.gold, kind" in refused(
+        file
+    )
     fields = {"problem": "task.turns.0.say", "answer": "task.gold", "dataset": "kind"}
     problem = read_problems(file, by(**fields))[0]
     assert (problem.question.text, problem.reference.answers) == ("What is 2 + 3?", ("5",))
     assert (problem.question.dataset, problem.question.domain) == ("arithmetic", "math")
     assert read_problems(file, by(**fields, type="qa"))[0].question.domain == "qa"
+    choice = {"train": {"question": "Which?", "choices": ["a", "b"], "answer": 1}}
+    nested, paths = (
+        write_lines(here / "nested.jsonl", [choice]),
+        {"problem": "train.question", "answer": "train.answer"},
+    )
+    assert "nested.jsonl:1: 'train.choices' would not be shown" in refused(nested, paths)
+    assert read_problems(nested, by(**paths, options="train.choices"))[0].question.text == "Which?\nA. a\nB. b"
     empty = write_lines(here / "empty.jsonl", [{"q": "1 + 1?", "a": 2, "note": None}, {"q": "?", "a": 3, "note": "n"}])
     some = read_problems(empty, by(problem="q", answer="a", context="note"))
     assert [problem.question.context for problem in some] == ["", "n"]

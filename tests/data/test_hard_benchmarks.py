@@ -258,13 +258,24 @@ def test_records_that_contradict_themselves_or_have_no_tests_are_refused() -> No
             DATASETS[name].parse({**record, **change})
 
 
-def test_records_that_the_benchmark_publishes_without_tests_are_left_out_with_a_warning(
+async def test_undecidable_records_are_left_out_with_a_warning_unless_all_are(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    records = [
-        apps(["1"], ["2"], question="One?"),
-        *(apps([], [], question="Two?") | {"input_output": x} for x in ("", "{}")),
-    ]
-    (tmp_path / "apps.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    assert [problem.question.text[:4] for problem in read_problems(tmp_path / "apps.jsonl")] == ["One?"]
-    assert "2 records that nothing can decide are left out, the first" in caplog.text and "apps.jsonl:2" in caplog.text
+    untested = [apps([], [], question="Two?") | {"input_output": x} for x in ("", "{}")]
+    proofs = [{"problem": f"Prove {x}.", "solution": "Clear."} for x in "ab"]
+    number = {"problem": "One?", "solution": "So \\boxed{1}."}
+    async with Sandbox(SandboxConfig(mode="unsafe")) as sandbox:
+        for first, others in ((apps(["1"], ["2"], question="One?"), untested), (number, proofs)):
+            caplog.clear()
+            file = write_lines(tmp_path / "some.jsonl", [first, *others])
+            assert [problem.question.text[:4] for problem in read_problems(file)] == ["One?"]
+            assert not (await check_golds([file], None, sandbox)).failures
+            said = "2 records that nothing can decide are left out, the first"
+            assert caplog.text.count(said) == caplog.text.count("some.jsonl:2: ") == 2
+            with pytest.raises(DataError, match=r"all.jsonl:1: .*(input_output|boxed)"):
+                read_problems(write_lines(tmp_path / "all.jsonl", others))
+            assert len((await check_golds([tmp_path / "all.jsonl"], None, sandbox)).failures) == 2
+        plus = {"task_id": "Mbpp/2", "prompt": "Double.", "entry_point": "f", "base_input": [[1]], "plus_input": [[2]]}
+        for record, reason in ((plus, "'plus_input' holds"), ({"prompt": "Write."}, "neither an answer nor tests")):
+            file = write_lines(tmp_path / "open.jsonl", [record])
+            assert reason in str((await check_golds([file], None, sandbox)).failures), "runs refuse it too"

@@ -113,6 +113,10 @@ def test_options_that_a_question_needs_are_shown_with_it(tmp_path: Path) -> None
         if problem.question.text != record.get("question", base["question"]):
             wrong.append((record, problem))
     assert not wrong
+    for more in ({"answer": "green"}, {"choices": [*"abcd"], "answer": 1}):  # the second in the form of MMLU
+        parts = {"passage": "Grass.", "table": "| 1 |"}
+        (problem,) = read_problems(write_lines(tmp_path / "a.jsonl", [{"question": "What?", **parts, **more}]))
+        assert problem.question.context == "Grass.\n\n| 1 |" and problem.question.text.startswith("What?")
     unclear = {**base, "answer": "B", "left": options, "right": options}
     with pytest.raises(DataError, match="the options may be in left or right"):
         read_problems(write_lines(tmp_path / "b.jsonl", [unclear]))

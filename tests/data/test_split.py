@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.sampler import DomainSampler, Mixture
 from llm_as_judge.data.split import Entry, Sides, contamination, decontaminated, entry_of, split, split_official
 from llm_as_judge.errors import ConfigError, DataError
@@ -182,8 +183,11 @@ def test_the_order_of_slots_is_known_and_other_problems_are_refused() -> None:
     state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
     with pytest.raises(DataError, match="other problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
-    with pytest.raises(DataError, match="no code problems; add some"):
-        DomainSampler(problems(math=5, qa=5), RATIOS)
+    for there in ({"math": 5, "qa": 5}, {"math": 5}, {"qa": 5}):
+        with pytest.raises(DataError, match=r"no (math|code) problems; add some") as caught:
+            DomainSampler(problems(**there), RATIOS)
+        advice = str(caught.value).partition("--set '")[2].removesuffix("'")
+        DomainSampler(problems(**there), load_config(overrides=[advice]).data.domain_ratios)
     DomainSampler(problems(math=5), {"math": 1.0, "code": 0.0})
     with pytest.raises(ConfigError, match=r"gives code 0\.3"):
         Mixture({"a": 5, "d": 0}, DOMAINS_OF, {"math": 0.7, "code": 0.3}, "train")

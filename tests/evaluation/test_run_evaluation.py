@@ -124,6 +124,9 @@ async def test_each_dataset_has_its_row_which_another_evaluation_of_it_renews(
     assert [(row["dataset"], row["checkpoint"], row["metrics"]["problems"]) for row in saved()] == [
         ("gsm8k", None, 1), ("squad2", None, 3), ("mixed", None, 1), ("gsm8k", str(adapter), 1),
     ]  # fmt: skip
+    for name in ("math.jsonl", "aime25.jsonl"):  # a file in a form of your own keeps its name, also a benchmark's
+        await evaluated(data(monkeypatch, MIXED[-1:], name))
+    assert [row["dataset"] for row in saved()][4:] == ["math", "aime25"]
 
 
 async def test_policies_load_and_write_in_a_thread_of_their_own(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
-from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived, has_fields
+from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived
 from llm_as_judge.data.record import Record, text_of
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
@@ -22,7 +22,7 @@ def parse(record: Record) -> Problem:
     if record.get("plus_input"):
         raise DataError(
             "field 'plus_input' holds further tests, which are not read; use the file whose field 'test' has them "
-            "(evalplus/humanevalplus on the hub)"
+            "(evalplus/humanevalplus or evalplus/mbppplus on the hub)"
         )
     task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
     tree = syntax_tree("prompt", prompt)
@@ -104,7 +104,7 @@ DATASET = Dataset(
     domain="code",
     parse=parse,
     golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
-    recognises=has_fields("prompt", "entry_point", "test"),
+    recognises=lambda r: "prompt" in r and ("plus_input" in r or {"entry_point", "test"} <= r.keys()),
     metric="pass@k",
     variant=lambda record: "" if _published(record) else OTHER,
     source=SOURCES["humaneval"],
@@ -112,5 +112,5 @@ DATASET = Dataset(
 PLUS = derived(
     DATASET,
     "humaneval_plus",
-    lambda record: DATASET.recognises(record) and _published(record) and "numpy" in str(record["test"]),
+    lambda record: DATASET.recognises(record) and _published(record) and "numpy" in str(record.get("test")),
 )

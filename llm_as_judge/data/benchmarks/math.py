@@ -11,7 +11,7 @@ from functools import partial
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived, has_fields
 from llm_as_judge.data.record import Record, content_id, optional_text, text_of
-from llm_as_judge.errors import DataError
+from llm_as_judge.errors import DataError, Untested
 from llm_as_judge.types import Problem, Question, Reference
 
 
@@ -31,7 +31,7 @@ def parse(record: Record) -> Problem:
         given = str(given)
     answer = optional_text({"answer": given}, "answer").strip() or last_boxed(text_of(record, "solution"))
     if not answer:
-        raise DataError(r"there is no field 'answer', and field 'solution' has no \boxed{} answer")
+        raise Untested(r"there is no field 'answer', and field 'solution' has no \boxed{} answer")
     return Problem(Question(content_id("math", problem), problem, "math", dataset="math"), Reference((answer,)))
 
 
