@@ -29,7 +29,6 @@ from llm_as_judge.workflow.run import Executor
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 _CONCURRENT = 16
-_UNGIVEN = "neither an answer nor tests"
 _UNANSWERED = "give answers (data.fields names their column), or set judge.function=FILE:NAME or judge.rubric=FILE"
 
 
@@ -103,7 +102,7 @@ async def check_before(
     if not all(isinstance(judge, OwnJudge) for judge in judges):
         for problem in problems:
             if not problem.reference.given:
-                faults.add(problem.place or problem.question.id, _UNGIVEN)
+                faults.add(problem.place or problem.question.id, "neither an answer nor tests")
                 cure = f"\n{_UNANSWERED}"
     if faults.count:
         raise DataError(f"{faults}{cure}")
@@ -179,8 +178,6 @@ def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -
     """The problem of a record, and replies that must be judged correct."""
     problem, dataset, record = (dataset.parse(record), dataset, record) if dataset else forms(record)
     problem = replace(problem, place=place)
-    if not problem.reference.given:
-        raise DataError(f"{_UNGIVEN}; {_UNANSWERED}")
     if dataset:
         return problem, dataset.golds(record)
     return problem, problem.reference.answers or (("unanswerable",) if problem.reference.unanswerable else ())
