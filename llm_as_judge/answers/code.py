@@ -86,10 +86,10 @@ def defining_block(text: str, name: str, prompt: str = "") -> str:
     said = dict.fromkeys((text, unescaped, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
     chosen = next(filter(None, (_chosen(parts, name) for each in said for parts in _parts(each))), "")
     if not chosen and prompt and not _chosen(_runs(prompt), name):
-        bodies = [given] if given[:1].isspace() else [indent(given, "    "), f"    {given}"]
-        bodies += (indent(dedent(part), "    ") for part in (given, *_indented(text)[-1:]))
-        whole = (_chosen(_runs(f"{prompt.rstrip()}\n{body}"), name) for body in dict.fromkeys(bodies))
-        chosen = next(filter(None, whole), "")
+        moved = indent(given, "    ") if parses(given) else f"    {_STATEMENT.split(given, maxsplit=1)[0]}"
+        bodies = [given if given[:1].isspace() else moved]
+        bodies += (indent(dedent(part), "    ") for part in _indented(f"{text}\n\n{given}")[-1:])
+        chosen = next(filter(None, (_chosen(_runs(f"{prompt.rstrip()}\n{body}"), name) for body in bodies)), "")
     return chosen or given
 
 
