@@ -51,8 +51,8 @@ _DATE = re.compile(rf"(?:{_DAY}(?: of)? ({_MONTH})|({_MONTH}) {_DAY}),? (\d{{4}}
 _ARTICLES = ("a", "an", "the")
 #: Quotes, and a full stop that is not that of "1.".
 _DROPPED = re.compile(r"[\"\u201c\u201d«»「」]|(?:(?<=\w{2})|(?<=\.\w))[.,](?=[\"\u201d»」]*\Z)")
-#: A reference with signs that an answer may have before and after it.
-_ADDED = r"[(\[{{\u2018 ]*([*'`]*)[(\[{{\u2018 ]*{}[)\]}}\u2019.,;:!。 ]*\1[)\]}}\u2019.,;:!。]*"
+#: Signs that an answer may have before and after a reference.
+_BEFORE, _AFTER, _MARKS = "([{\u2018 ", ")]}\u2019.,;:!。 ", "*'`"
 _NEGATED = re.compile(r"n['\u2019]t\b|\bnot\b")
 _NOUN = re.compile(r"(.*\d.*?) ((?:square |cubic )?units?|[A-Za-z]{2}[A-Za-z ]*)")
 #: Numbers as text that may be a code, version or time: 007, 3.10, 4E2.
@@ -79,8 +79,12 @@ def _same_text(text: str, reference: str) -> bool:
         return same(x, y) and reference.startswith("+") <= text.startswith("+")
     if reference.startswith("a ") and text.startswith("A "):
         text = "a" + text[1:]
-    gold = re.escape(_qa_form(reference))
-    return gold != "" and re.fullmatch(_ADDED.format(gold), _qa_form(text)) is not None
+    gold, form = _qa_form(reference), _qa_form(text)
+    for before, found, after in (form.partition(gold), form.rpartition(gold)) if gold else ():
+        marks = before.strip(_BEFORE)
+        if found and not marks.strip(_MARKS) and after.strip(_AFTER) == marks:
+            return True
+    return False
 
 
 def _qa_form(text: str) -> str:
