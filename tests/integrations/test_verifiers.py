@@ -138,6 +138,19 @@ async def test_failures_are_repaired(policy: Writing, executor: Knowing, config:
     assert trace.reward == pytest.approx(clean.reward.total - settings.reward.repair_cost - 0.05 * 5)
 
 
+async def test_a_function_of_ones_own_decides(
+    policy: Writing, executor: Knowing, config: Loads, overrides: list[str], tmp_path: Path
+) -> None:
+    (row,) = training_rows(config(), 1)
+    executor.tell(problem_of(row))
+    own = tmp_path / "own.py"
+    own.write_text("def half(completions, **more):\n    return [0.5] * len(completions)\n")
+    policy.texts = TEXTS[:1]
+    async with served(policy, [*overrides, f"judge.function={own}:half"], count=1) as ((task,), run):
+        trace = await run(task)
+    assert trace.ok and trace.metrics["correctness"] == 2.5 and trace.metrics["accuracy"] == 0
+
+
 async def test_unscored_has_no_reward(policy: Writing, executor: Knowing, config: Loads, overrides: list[str]) -> None:
     (row,) = training_rows(config(), 1)
     executor.tell(problem_of(row))
