@@ -81,8 +81,8 @@ def _same_text(text: str, reference: str) -> bool:
         text = "a" + text[1:]
     gold, form = _qa_form(reference), _qa_form(text)
     for before, found, after in (form.partition(gold), form.rpartition(gold)) if gold else ():
-        marks = before.strip(_BEFORE)
-        if found and not marks.strip(_MARKS) and after.strip(_AFTER) == marks:
+        emphasis = before.strip(_BEFORE)
+        if found and not emphasis.strip(_MARKS) and after.strip(_AFTER) == emphasis:
             return True
     return False
 

@@ -117,8 +117,10 @@ async def check_before(
 
 async def check_context(problems: Iterable[Problem], executors: Iterable[Executor]) -> None:
     """Raises ``ConfigError`` if an operator's prompt with a domain's longest problem does not fit a local executor."""
+    if not (local := [one for one in executors if one.config.provider == "local"]):
+        return
     longest = {p.question.domain: p for p in sorted(problems, key=lambda p: len(p.question.statement))}
-    for llm, config in (one for one in executors if one.config.provider == "local"):
+    for llm, config in local:
         for problem in longest.values():
             prompt = prompts_of(config).answer_generate.format(input=problem.question.statement)
             try:

@@ -1,5 +1,6 @@
 """Result files that are complete or absent: written to a hidden folder, checksummed, then moved into place."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llm_as_judge.errors import DataError
-from llm_as_judge.files import locked, naming, sha256_of
+from llm_as_judge.files import locked, naming
 
 #: Present in the output folder while its files are replaced.
 MARKER = ".incomplete"
@@ -16,16 +17,18 @@ MARKER = ".incomplete"
 
 def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
     """Write ``lines`` durably; their ``lines``, ``bytes`` and ``sha256``. Raises ``OSError`` that names ``path``."""
-    count = 0
+    digest, count, size = hashlib.sha256(), 0, 0
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("wb", 1 << 20) as file:
             for line in lines:
                 file.write(line)
+                digest.update(line)
                 count += 1
+                size += len(line)
             file.flush()
             os.fsync(file.fileno())
-        return {"lines": count, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+    return {"lines": count, "bytes": size, "sha256": digest.hexdigest()}
 
 
 @contextmanager
