@@ -104,6 +104,7 @@ class Training:
     async def measure_untrained(self) -> Summary:
         """The held-out evaluation before the first step."""
         if not (resumed := self.run.folder.resumed_from is not None):
+            await on_device(self.trainer.learner.optimizer.share)  # what a server refuses is said before it evaluates
             written = await on_device(probe_policy, self.author, self.problems)
             self.progress.say(f"policy before training: {written}{f'; {NEEDS_WARM_UP}' if written.too_few else ''}")
         return summarise(await self.measure("untrained policy", self.author, resumed))

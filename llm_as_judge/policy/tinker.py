@@ -78,7 +78,7 @@ class TinkerPolicy(Encoder):
         self._url, self._key = config.engine.base_url.rstrip("/"), config.engine.api_key
         self._key = "tml-local" if self._key == DEFAULT_API_KEY else self._key
         self._training: Any = None
-        self._patience, self._paused = config.training.patience_s, False
+        self._patience, self._paused, self._checked = config.training.patience_s, False, False
         self._service: Any = self._ask(lambda: tinker.ServiceClient(base_url=self._url, api_key=self._key))
         served = {m.model_name: m for m in self._ask(self._service.get_server_capabilities).supported_models}
         if self.name not in served:  # SkyRL would train the model it has, whatever a request says
@@ -191,6 +191,8 @@ class TinkerPolicy(Encoder):
 
     def share(self) -> None:
         """Begins the training, unless ``load`` has, and checks what the server makes of it."""
+        if self._checked:
+            return
         if self._training is None and (start := self._model.adapter):
             state = _read(start)["state"]
             self._training = self._ask(lambda: self._service.create_training_client_from_state(state))
@@ -204,6 +206,7 @@ class TinkerPolicy(Encoder):
         if lacking := sorted(_MODULES - set(found.get("target_modules", _MODULES))):
             raise ConfigError(f"{self._url} has no adapter on {', '.join(lacking)}; train on another server")
         self._measure()
+        self._checked = True
 
     def save(self, folder: Path) -> None:
         """Writes ``STATE`` and, where the server lets it be downloaded, the adapter."""
@@ -323,7 +326,8 @@ class TinkerPolicy(Encoder):
         message = without_key(f"{self._url}: {what}", self._key)
         if status in (401, 403):
             raise ConfigError(f"{message}; check engine.api_key") from failure
-        raise ProviderError(f"{message}; is the server of a version that this SDK can talk to?", "server") from failure
+        cure = "it refuses what the run asks for" if status == 400 else "is its version one that this SDK can talk to?"
+        raise ProviderError(f"{message}; {cure}", "server") from failure
 
 
 def _into(result: "Future[T]", work: Callable[[], T]) -> None:

@@ -278,5 +278,9 @@ def test_warm_up_training_and_their_cost(servers: ExitStack, here: Path) -> None
     assert result.steps == 1 and used.prompt_tokens > 1000 and used.cost > used.prompt_tokens / 1e6
     with pytest.raises(Exception, match=r"budget.max_cost=1e-06 is spent"):
         asyncio.run(run_training(config_of(url, *less, "max_steps=2", "budget.max_cost=1e-6")))
+    asked, own.failing["create_model"] = len(own.asked), 9
+    with pytest.raises(ProviderError, match="no create_model today"):
+        asyncio.run(run_training(config_of(url, *less)))
+    assert "asample" not in {kind for kind, _ in own.asked[asked:]}, "an evaluation came before the server's refusal"
     plan = make_plan(config_of(url, *less), ["1x80"])
     assert plan.machines["1x80"].run_cost > 0 and "trainer" not in plan.machines["1x80"].memory_GB
