@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.evaluation.evaluate import Given
 from llm_as_judge.operators.catalog import OPERATORS
+from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import Group, Problem, Question
+from llm_as_judge.workflow.lint.check import lint
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks/methods"))
 
@@ -114,6 +117,22 @@ async def test_gepa_keeps_what_is_right_more_often_and_ends_with_its_tokens(monk
     assert adapter.tokens < 10_000, "nothing new is proposed: it ends before its tokens are spent"
     assert len(adapter.known) * 10 == adapter.tokens, "a workflow ran twice on a problem"
     assert (await gepa_search.search(config, 300, None, propose))[1].tokens <= 60 * 10 + 9 * 10
+
+    form = gepa_search.Form("all")
+    edits = gepa_search.Edits(form, ["math", "code", "qa"], OPERATORS, Random(0))
+    text = (await gepa_search.search(config, 20_000, None, edits, form))[0].best_candidate["all"]
+    assert "Programmer" in text and not lint(text).findings and 'entry_point: str = "")' in text
+
+    async def instructed(problems: Sequence[Problem], author: Given, parts: RolloutParts) -> list[Group]:
+        told = [parts.runner.enhance("Custom", p.question.domain) for p in problems]
+        return alone(rollout(p, bool(text), tokens=10) for p, text in zip(problems, told, strict=True))
+
+    monkeypatch.setattr(gepa_search, "evaluate", instructed)
+    form, parts = gepa_search.Form("instructions"), RolloutParts(SimpleNamespace(), None, None)
+    edits = gepa_search.Edits(form, ["math", "code", "qa"], OPERATORS, Random(0))
+    best = (await gepa_search.search(config, 20_000, parts, edits, form))[0].best_candidate
+    assert all(best[domain] for domain in ("math", "code", "qa"))
+    monkeypatch.setattr(gepa_search, "evaluate", evaluate)
 
     async def failing(domain: str, text: str, examples: Sequence[object]) -> str:
         raise OSError("the endpoint is away")
