@@ -49,6 +49,7 @@ T = TypeVar("T")
 
 #: In a checkpoint: the server's paths of the state and of the sampler's weights.
 STATE = "tinker.json"
+_WEIGHTS = "adapter_model.safetensors"
 _MODULES = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 _ALPHA = 32.0  # of Thinking Machines and SkyRL
 
@@ -78,7 +79,8 @@ class TinkerPolicy(Encoder):
         self._url, self._key = config.engine.base_url.rstrip("/"), config.engine.api_key
         self._key = "tml-local" if self._key == DEFAULT_API_KEY else self._key
         self._training: Any = None
-        self._patience, self._paused, self._checked = config.training.patience_s, False, False
+        self._checked: Any = None  # ``_training`` after ``share``
+        self._patience, self._paused = config.training.patience_s, False
         self._service: Any = self._ask(lambda: tinker.ServiceClient(base_url=self._url, api_key=self._key))
         served = {m.model_name: m for m in self._ask(self._service.get_server_capabilities).supported_models}
         if self.name not in served:  # SkyRL would train the model it has, whatever a request says
@@ -191,8 +193,9 @@ class TinkerPolicy(Encoder):
 
     def share(self) -> None:
         """Begins the training, unless ``load`` has, and checks what the server makes of it."""
-        if self._checked:
+        if self._training and self._training is self._checked:
             return
+        new = self._training is None and not self._model.adapter
         if self._training is None and (start := self._model.adapter):
             state = _read(start)["state"]
             self._training = self._ask(lambda: self._service.create_training_client_from_state(state))
@@ -200,13 +203,17 @@ class TinkerPolicy(Encoder):
             self._training = self._new(self._model.lora_rank, self._seed)
         with tempfile.TemporaryDirectory() as folder:
             found = self._adapter(Path(folder), self._saved_sampler())
+            scale = _scale(Path(folder) / _WEIGHTS) if found and new else 1.0
+        if not 0.8 < scale < 1.25:
+            rate = f"learning_rate={self.learning_rate:g} acts like {scale * self.learning_rate:.2g}"
+            self._say(f"{self._url} draws LoRA's first matrices {scale:.1f} times as large as PEFT does: {rate}")
         if (alpha := found.get("lora_alpha", _ALPHA)) != self._model.lora_alpha:
             own = f"model.lora_alpha={self._model.lora_alpha:g}"
             raise ConfigError(f"{own}, but {self._url} scales adapters by {alpha:g}; set it so")
         if lacking := sorted(_MODULES - set(found.get("target_modules", _MODULES))):
             raise ConfigError(f"{self._url} has no adapter on {', '.join(lacking)}; train on another server")
         self._measure()
-        self._checked = True
+        self._checked = self._training
 
     def save(self, folder: Path) -> None:
         """Writes ``STATE`` and, where the server lets it be downloaded, the adapter."""
@@ -252,7 +259,7 @@ class TinkerPolicy(Encoder):
         address = f"{self._url}/api/v1/training_runs/{run}/checkpoints/{name.rpartition('/')[2]}/archive"
         request = urllib.request.Request(address)
         request.add_unredirected_header("X-API-Key", self._key)
-        weights, about = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+        weights, about = folder / _WEIGHTS, folder / "adapter_config.json"
         try:
             with (
                 urllib.request.urlopen(request, timeout=self.config.timeout_s) as reply,
@@ -335,6 +342,13 @@ def _into(result: "Future[T]", work: Callable[[], T]) -> None:
         result.set_result(work())
     except BaseException as error:
         result.set_exception(error)
+
+
+def _scale(adapter: Path) -> float:
+    """Return the spread of LoRA's first matrices [rank, in] as a multiple of PEFT's, whose variance is 1 / (3 in)."""
+    with safe_open(str(adapter), "pt") as tensors:
+        first = [tensors.get_tensor(name).float() for name in tensors.keys() if "lora_A" in name]  # noqa: SIM118
+    return float(torch.stack([matrix.var() * 3 * matrix.shape[1] for matrix in first]).mean().sqrt())
 
 
 def _read(folder: Path) -> dict[str, str]:

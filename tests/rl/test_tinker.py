@@ -254,6 +254,15 @@ def test_what_a_server_lacks_or_changes_is_refused_with_value_and_cure(servers: 
         patch.setitem(sys.modules, "tinker", None)
         load_author(config_of(url))
     said = Said()
+
+    def large(rank: int, seed: int) -> Policy:
+        policy = policy_of(rank, seed)
+        with torch.no_grad():
+            [weight.mul_(6**0.5) for name, weight in policy.model.named_parameters() if "lora_A" in name]
+        return policy
+
+    begun(servers, World(large, NANO), said=said)
+    assert any("2.4 times as large as PEFT does: learning_rate=0.002 acts like 0.0049" in line for line in said.lines)
     policy = begun(servers, world(archives=False), said=said)
     policy.save(tmp_path)
     assert "gives back no adapter" in said.lines[-1] and [p.name for p in tmp_path.iterdir()] == ["tinker.json"]
