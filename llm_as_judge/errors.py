@@ -18,6 +18,7 @@ Cause = Literal[
 
 #: Characters of the shortest key that is masked in messages: shorter ones are parts of ordinary words.
 _SHORTEST_KEY = 8
+_LONGEST_REASON = 400  # characters: torch names every matrix of a model
 
 #: Messages of torch's ``RuntimeError``, on an accelerator and on the CPU.
 _OUT_OF_MEMORY = re.compile(r"out of memory|can't allocate memory")
@@ -102,7 +103,7 @@ def refusing(refusal: type[LLMAsJudgeError], what: str, cure: str) -> Iterator[N
     except Exception as error:
         if is_out_of_memory(error):
             raise
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
         if isinstance(error, pickle.UnpicklingError):
             reason = "it contains more than tensors"  # torch would advise to run the code in it
         elif not isinstance(error, (OSError, ValueError)):

@@ -255,7 +255,8 @@ class Policy(Encoder):
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
             raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
-        cure = "give another folder step_N"
+        found = ", ".join(f"model.{name}={value}" for name, value in lora_shape(directory).items()).replace("'", "")
+        cure = f"give another folder step_N, or set {found}, if the base model is the same"
         with refusing(DataError, f"the adapter in {directory} cannot be read", cure):
             weights = load_peft_weights(str(directory), device="cpu")
         if broken := [name for name, weight in weights.items() if not weight.isfinite().all()]:
@@ -265,7 +266,8 @@ class Policy(Encoder):
         missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
         if missing or result.unexpected_keys:
             more = result.unexpected_keys[:3]
-            raise ConfigError(f"{directory} is an adapter of another model: it lacks {missing[:3]} and has {more}")
+            what = f"{directory} is an adapter of another shape or model: it lacks {missing[:3]} and has {more}"
+            raise ConfigError(f"{what}; {cure}")
         if (trained_on := recorded_quantization(directory)) != self.quantization:
             logger.warning(
                 "%s was trained on a base with model.quantization=%s, not %s: its workflows may be worse",
@@ -317,6 +319,15 @@ def lora_arguments(config: ModelConfig) -> dict[str, Any]:
         "target_modules": modules if isinstance(modules, str) else list(modules),
         "task_type": "CAUSAL_LM",
     }
+
+
+def lora_shape(adapter: Path) -> dict[str, Any]:
+    """Return the rank, alpha and modules of a saved adapter, by the names of ``ModelConfig``."""
+    saved = read_json(adapter / "adapter_config.json")
+    modules = saved.get("target_modules") or ()
+    found = {"lora_rank": saved.get("r"), "lora_alpha": saved.get("lora_alpha")}
+    found["lora_target_modules"] = modules if isinstance(modules, str) else sorted(modules)
+    return {name: value for name, value in found.items() if value}
 
 
 def _model_name(path: str) -> str:

@@ -9,6 +9,7 @@ import torch
 from helpers.tiny import NumberTokenizer, logprobs_of, random_completions, tiny_policy
 from jinja2 import Environment
 
+from llm_as_judge.assembly.policy import load_policy
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError
@@ -89,6 +90,16 @@ def test_bfloat16_is_refused_where_the_card_has_none(monkeypatch: pytest.MonkeyP
         assert resolve_dtype("float32", torch.device("cuda"), 1) == torch.float32
     with pytest.raises(ConfigError, match=r"model\.dtype = 'float16': Input should be 'auto', 'float32' or 'bfloat16'"):
         load_config(None, ["model.dtype=float16"])  # there is no loss scaling
+
+
+def test_an_adapter_that_is_used_brings_its_shape_and_one_that_is_trained_must_fit(tmp_path: Path) -> None:
+    own = ["lora_rank=4", "lora_alpha=8", "lora_target_modules=[v_proj, q_proj]"]
+    load_policy(load_config("config/embedded.yaml", own)).save_adapter(tmp_path)
+    assert load_policy(load_config("config/embedded.yaml"), tmp_path).config.lora_rank == 4
+    shape = r"set model.lora_rank=4, model.lora_alpha=8.0, model.lora_target_modules=\[q_proj, v_proj\]"
+    for settings in ([], ["lora_rank=4", "lora_alpha=8"]):
+        with pytest.raises(ConfigError, match=shape):
+            load_policy(load_config("config/embedded.yaml", [*settings, f"model.adapter={tmp_path}"]))
 
 
 def test_broken_adapters_are_refused_and_strange_ones_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
