@@ -105,7 +105,7 @@ class Run:
 
 
 async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path) -> Run:
-    """The loop itself. The first ``lookahead`` + 1 steps fill the pipeline and do not count."""
+    """Run the loop itself. The first ``lookahead`` + 1 steps fill the pipeline and do not count."""
     steps = setting.steps + lookahead + 1
     more = {"training.lookahead": lookahead, "training.max_steps": steps + lookahead + 1}
     more["workflow.repairs"] = setting.repairs
@@ -162,7 +162,7 @@ def rows_of(setting: Setting, runs: dict[int, Run]) -> dict[str, str]:
 
 
 def peer_seconds(setting: Setting, folder: Path) -> float | None:
-    """Seconds in which TRL's loop scores as many rollouts as a step has; None where TRL is not installed."""
+    """Measure the seconds in which TRL's loop scores as many rollouts as a step has; None without TRL."""
     try:
         import trl  # noqa: F401
     except ImportError:
@@ -218,7 +218,7 @@ async def fly(address: str, rollouts: int, live: int, folder: Path) -> Flight:
 
 
 def memory_mb() -> float:
-    """The most that this process has held so far."""
+    """Return the most that this process has held so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

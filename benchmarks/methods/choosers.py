@@ -50,7 +50,7 @@ class Bags:
         self._rarity = torch.tensor([math.log(len(questions) / n) + 1 for n in found.values()])
 
     def __call__(self, questions: Sequence[Question]) -> Tensor:
-        """[N, words], rows of length 1."""
+        """Embed texts as [N, words], rows of length 1."""
         made = torch.zeros(len(questions), len(self._column))
         for row, question in zip(made, questions, strict=True):
             for word, count in words(question).items():

@@ -66,7 +66,7 @@ class Adapter:
     known: dict[tuple[str, str], Rollout] = field(default_factory=dict)  # by workflow and problem
 
     def ended(self, budget: int) -> bool:
-        """Whether ``budget`` is spent, or nothing new was run in the last rounds."""
+        """Tell whether ``budget`` is spent, or nothing new was run in the last rounds."""
         self.idle = self.idle + 1 if self.tokens == self.before else 0
         self.before = self.tokens
         return self.tokens >= budget or self.idle > IDLE
@@ -138,7 +138,7 @@ def prompt(rules: str, domain: str, text: str, examples: Sequence[Mapping[str, A
 
 
 async def search(config: Config, budget: int, parts: RolloutParts, propose: Propose) -> Any:
-    """What gepa found with ``budget`` executor tokens, and the adapter."""
+    """Search with gepa for ``budget`` executor tokens; returns what it found, and the adapter."""
     drawn = open_problems(config, measured=False).sampler.sample(4 * (TRAINING + VALIDATION))
     problems = list({problem.question.id: problem for problem in drawn}.values())
     adapter = Adapter(parts, propose, asyncio.get_running_loop())

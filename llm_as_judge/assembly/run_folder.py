@@ -87,7 +87,7 @@ class Started:
 
 @contextmanager
 def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator[RunFolder]:
-    """The locked places of the configured run; with ``resume``, with its last whole checkpoint.
+    """Lock the places of the configured run; with ``resume``, with its last whole checkpoint.
 
     Raises ``ConfigError`` if there is nothing to resume, settings have changed or another run is in progress,
     ``OSError`` if a folder is not writable.
@@ -124,7 +124,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
 
 
 def _changed(config: Config, checkpoint: Path) -> list[str]:
-    """Settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
+    """List settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
     file = checkpoint / "config.yaml"
     saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
     now = yaml.safe_load(to_yaml(config))

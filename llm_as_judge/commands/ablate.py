@@ -62,7 +62,7 @@ async def run_ablation(
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Finished runs by name. Raises ``DataError`` for a file with other content."""
+    """Read finished runs by name. Raises ``DataError`` for a file with other content."""
     with refusing(DataError, f"{path}: not a file of an ablation", "move it away to start a new one"):
         runs: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["runs"]
         _ = [(run["config"], run["overall"], run["executor_tokens"]) for run in runs.values()]
@@ -76,7 +76,7 @@ async def _trained(config: Config, progress: Progress) -> Summary:
 
 
 def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
-    """``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
+    """Return ``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
     tree = config.model_dump(mode="json")
     for setting, value in {**change, "training.seed": seed, "tracking.report_to": ()}.items():
         section, _, leaf = setting.partition(".")

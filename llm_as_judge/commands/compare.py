@@ -26,7 +26,7 @@ async def run_comparison(
     config: "Config", *, data: Path | None = None, checkpoint: Path | None = None, limit: int | None = None,
     choose_on: int | None = None, progress: Progress = SILENT,
 ) -> dict[str, Any]:  # fmt: skip
-    """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
+    """Compare all methods on the problems of ``data`` (default: held-out ones), with the policy of ``checkpoint``.
 
     The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only
     chosen workflows run on ``problems``. Returns the content of the results file.

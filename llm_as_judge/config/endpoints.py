@@ -45,7 +45,7 @@ class EngineConfig(ServerConfig):
     price_per_million_training: Float = Field(0.0, ge=0, description="Tinker: price per million trained tokens.")
 
     def cost(self, read: float, sampled: float, trained: float) -> float:
-        """The price of so many tokens of a Tinker server."""
+        """Compute the price of so many tokens of a Tinker server."""
         prices = self.price_per_million_input, self.price_per_million_output, self.price_per_million_training
         return sum(price * tokens for price, tokens in zip(prices, (read, sampled, trained), strict=True)) / 1e6
 
@@ -74,7 +74,7 @@ class EndpointConfig(ServerConfig):
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """The price of so many tokens."""
+        """Compute the price of so many tokens."""
         return (prompt_tokens * self.price_per_million_input + completion_tokens * self.price_per_million_output) / 1e6
 
     @model_validator(mode="after")

@@ -285,7 +285,7 @@ class Config(Strict):
         return self
 
     def _fits_tinker(self) -> None:
-        """Refuses what servers of the Tinker API lack or would leave out silently."""
+        """Refuse what servers of the Tinker API lack or would leave out silently."""
         if not self.engine.base_url:
             raise ValueError("generation.engine=tinker needs the address of a server: set engine.base_url")
         only: dict[str, dict[str, Any]] = {
@@ -329,7 +329,7 @@ class Config(Strict):
         return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
 
     def local_roles(self, served: bool = True) -> dict[str, list[EndpointConfig]]:
-        """The roles that each model answers in this process, and with ``served`` the policy on its server."""
+        """List the roles that each model answers in this process, and with ``served`` the policy on its server."""
         found: dict[str, list[EndpointConfig]] = {}
         for own in self.endpoints().values():
             if own.provider == "local" and (served or own.model != POLICY or self.generation.engine == "local"):
@@ -337,7 +337,7 @@ class Config(Strict):
         return found
 
     def endpoints(self) -> dict[str, EndpointConfig]:
-        """The models of a run by role: executor, executors.NAME, judge and second judge, if configured."""
+        """List the models of a run by role: executor, executors.NAME, judge and second judge, if configured."""
         judge, found = self.judge, dict[str, EndpointConfig](executor=self.executor)
         found |= {f"executors.{name}": own for name, own in self.executors.items()}
         if judge.asks_model:
@@ -360,5 +360,5 @@ LEAVES = {f"{section}.{leaf}": field for section, cls in SECTIONS.items() for le
 
 
 def field_of(name: str) -> FieldInfo:
-    """The field of a setting by its full name, which may be ``executors.NAME.leaf``."""
+    """Find the field of a setting by its full name, which may be ``executors.NAME.leaf``."""
     return LEAVES[f"executor.{name.rpartition('.')[2]}" if name.startswith("executors.") else name]

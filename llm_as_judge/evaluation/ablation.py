@@ -42,7 +42,7 @@ class Worth:
 
 
 def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
-    """Settings that remove ``part``; the weight of a reward term goes to correctness. Raises ``ConfigError``."""
+    """Return settings that remove ``part``; the weight of a reward term goes to correctness. Raises ``ConfigError``."""
     if part not in PARTS:
         raise ConfigError(f"--ablate {part!r}: unknown part; choose from {', '.join(PARTS)}")
     if part in _SETTINGS:
@@ -53,7 +53,7 @@ def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
 
 
 def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Estimate:
-    """Mean over seeds, paired, with Student's 95 % interval (NaN for a single seed)."""
+    """Compute the mean over seeds, paired, with Student's 95 % interval (NaN for a single seed)."""
     pairs = [a - b for a, b in zip(with_it, without_it, strict=True)]
     n, value = len(pairs), fmean(pairs)
     half = _STUDENT[min(n - 1, len(_STUDENT)) - 1] * stdev(pairs) / math.sqrt(n) if n > 1 else math.nan
@@ -61,7 +61,7 @@ def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Estimat
 
 
 def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:
-    """``full[i]`` and ``ablated[part][i]`` have the same seed."""
+    """Compute what each part is worth; ``full[i]`` and ``ablated[part][i]`` have the same seed."""
     accuracy, tokens = zip(*full, strict=True)
     found = []
     for part, runs in ablated.items():

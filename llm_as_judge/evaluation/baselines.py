@@ -56,7 +56,7 @@ class Row:
 
 
 def row(name: str, groups: Sequence[Group], plan: Mapping[str, str] | None = None) -> Row:
-    """A row made of some rollouts for each problem."""
+    """Make a row of some rollouts for each problem."""
     shares = right(groups)
     domains = {domain: estimate(right(own)) for domain, own in divided(groups, "domain").items()}
     datasets = {dataset: estimate(right(own)) for dataset, own in divided(groups, "dataset").items()}
@@ -90,8 +90,8 @@ class Matrix:
         return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
 
     def best(self, key: Key = lambda question: "") -> dict[str, str]:
-        """The plan with the highest accuracy in each group of problems; of several the one with the best mean score,
-        then the cheapest; unscored ones last.
+        """Find the plan with the highest accuracy in each group of problems; of several the one with the best mean
+        score, then the cheapest; unscored ones last.
         """
 
         def worth(plan: str, of: str) -> tuple[float, float, float]:
@@ -103,7 +103,7 @@ class Matrix:
         return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in found}
 
     def row(self, name: str, plan: Mapping[str, str], key: Key = attrgetter("domain")) -> Row:
-        """A row made of the given plan of each group of problems."""
+        """Make a row of the given plan of each group of problems."""
         plans = [plan[key(group.problem.question)] for group in self.problems]
         return row(name, [self.evaluations[of][place] for place, of in enumerate(plans)], plan)
 
@@ -115,7 +115,7 @@ async def measure(
     problems: Sequence[Problem], parts: RolloutParts, progress: Callable[[int, int], None] = lambda done, total: None,
     plans: Collection[str] = tuple(SHAPES), log: Log = lambda plan, texts: nullcontext(),
 ) -> Matrix:  # fmt: skip
-    """Runs every plan on every problem; ``log`` opens the ledger of each.
+    """Run every plan on every problem; ``log`` opens the ledger of each.
 
     Of few problems several plans run at once, so that the executor has full batches.
     """
@@ -134,7 +134,7 @@ async def measure(
 
 
 def rows(matrix: Matrix) -> list[Row]:
-    """The baseline rows, or only the first if only that plan was measured; none for an empty matrix."""
+    """Return the baseline rows, or only the first if only that plan was measured; none for an empty matrix."""
     if not matrix.evaluations:
         return []
     single = matrix.everywhere("single call everywhere", SINGLE_CALL)
@@ -145,12 +145,12 @@ def rows(matrix: Matrix) -> list[Row]:
 
 
 def oracles(matrix: Matrix) -> list[Row]:
-    """The best plan of each domain and, if there are more datasets than domains, of each dataset."""
+    """Find the best plan of each domain and, if there are more datasets than domains, of each dataset."""
     found = [matrix.row(ORACLE, matrix.best(attrgetter("domain")))]
     best = matrix.best(attrgetter("dataset"))
     return [*found, matrix.row(DATASET_ORACLE, best, attrgetter("dataset"))] if len(best) > len(matrix.kinds) else found
 
 
 def random_policy(matrix: Matrix) -> Row:
-    """Expected accuracy of a plan drawn uniformly for each problem."""
+    """Compute the expected accuracy of a plan drawn uniformly for each problem."""
     return row("random policy", matrix.problems, dict.fromkeys(matrix.kinds, "any"))

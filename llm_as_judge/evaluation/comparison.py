@@ -64,9 +64,9 @@ class Compared:
 def compare(
     matrix: Matrix | None, policies: Mapping[str, Sequence[Group]], best: str, further: Sequence[Row] = ()
 ) -> list[Compared]:
-    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
-    the plan with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A method
-    that needs an unmeasured plan has no row, and without a matrix there are only ``further`` and ``policies``.
+    """Build the rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best``
+    is the plan with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A
+    method that needs an unmeasured plan has no row, and without a matrix there are only ``further`` and ``policies``.
     """
     measured = [row(name, groups) for name, groups in policies.items()]
     made = [*further, *measured]
@@ -80,7 +80,7 @@ def compare(
 
 
 def problem_oracle(matrix: Matrix) -> Row:
-    """The cheapest correct plan of each problem, or the cheapest of the best score if none is correct."""
+    """Choose the cheapest correct plan of each problem, or the cheapest of the best score if none is correct."""
 
     def cost(rollout: Rollout) -> tuple[bool, bool, float, int]:
         verdict = rollout.verdict
@@ -91,7 +91,7 @@ def problem_oracle(matrix: Matrix) -> Row:
 
 
 def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:
-    """The Pareto front by accuracy and cost, cheapest first, without the bounds and what solves nothing."""
+    """Find the Pareto front by accuracy and cost, cheapest first, without the bounds and what solves nothing."""
     scored = [c.row for c in compared if not c.bound and c.row.overall.n and c.row.overall.value]
     found: list[Row] = []
     for one in sorted(scored, key=lambda row: (getattr(row, kind), -row.overall.value)):
@@ -103,7 +103,7 @@ def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list
 async def chosen_rows(
     training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log, untried: str = "answer"
 ) -> list[Row]:
-    """The rows on ``problems``; a domain without training problems gets the plan ``untried``."""
+    """Return the rows on ``problems``; a domain without training problems gets the plan ``untried``."""
     domains = {problem.question.domain: problem.question.kind for problem in problems}
     plans = list(training.evaluations)
     by_domain = training.best(attrgetter("domain"))

@@ -35,7 +35,7 @@ class Scores:
         self, record: str, text: str, finish_reason: Literal["stop", "length"], place: Sequence[object],
         attempts: tuple[Attempt, ...] = (), last: bool = False,
     ) -> Attempt | tuple[float | None, dict[str, Any]]:  # fmt: skip
-        """The failed attempt, if the policy may repair it; else the reward, None if unscored, and figures.
+        """Return the failed attempt, if the policy may repair it; else the reward, None if unscored, and figures.
 
         ``place`` in the run gives the executor's seed; ``last``: there is no room for a repair. A failure of ours is
         waited for; the fourth leaves a rollout unscored if others were scored meanwhile. Raises ``InfrastructureError``

@@ -57,7 +57,7 @@ class ExperienceBuffer:
         return sum(map(len, self._entries.values()))
 
     def entries(self, domain: Domain) -> tuple[Experience, ...]:
-        """A domain's experiences in the order in which they were added."""
+        """Return a domain's experiences in the order in which they were added."""
         return tuple(self._entries[domain])
 
     def add(self, experience: Experience) -> bool:
@@ -85,7 +85,7 @@ class ExperienceBuffer:
         return True
 
     def update(self, groups: Sequence[Group], step: int) -> None:
-        """Adds the right rollouts of a finished step."""
+        """Add the right rollouts of a finished step."""
         for rollout in (r for group in groups for r in group.rollouts):
             question, reward, ran = rollout.problem.question, rollout.reward.total, rollout.execution
             if rollout.verdict.correct and reward is not None:
@@ -93,13 +93,13 @@ class ExperienceBuffer:
                 self.add(Experience(*what, ran.shape, ran.digest))
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows for the most similar problems; the pipeline shows those that fit."""
+        """Find good workflows for the most similar problems; the pipeline shows those that fit."""
         experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def top_k(self, text: str, domain: Domain, *, problem_id: str = "") -> list[Experience]:
-        """The ``config.top_k`` experiences on the problems of highest cosine similarity; of equally similar ones, the
-        better reward first.
+        """Find the ``config.top_k`` experiences on the problems of highest cosine similarity; of equally similar ones,
+        the better reward first.
 
         One per problem, and never one of the problem asked for, by id or by text.
         """
@@ -116,7 +116,7 @@ class ExperienceBuffer:
         return [e for _, e in scored[: self.config.top_k]]
 
     def _embedded(self, texts: list[str]) -> list[NDArray[np.float64]]:
-        """Unit vectors of ``texts``; those of stored problems are computed once."""
+        """Embed ``texts`` as unit vectors; those of stored problems are computed once."""
         known = dict(self._vectors)
         if missing := [text for text in dict.fromkeys(texts) if text not in known]:
             known |= zip(missing, self._embed(missing).astype(np.float64), strict=True)

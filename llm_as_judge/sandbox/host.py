@@ -79,7 +79,7 @@ class Sandbox:
         await self.aclose()
 
     def describe(self) -> Confinement:
-        """What the self-test found to be enforced."""
+        """Describe what the self-test found to be enforced."""
         if self._confinement is None:
             raise SandboxFault("describe() needs start() first, which runs the self-test")
         return self._confinement
@@ -149,7 +149,7 @@ class Sandbox:
         return Execution(outcome, kept, (), cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
 
     async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int, numpy: bool) -> list[ChildRun]:
-        """One run of ``count`` children, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
+        """Run ``count`` children once, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
         async with gate:
             try:
                 zygote = await self.start()
@@ -158,7 +158,7 @@ class Sandbox:
             return await run_children(zygote, self.config, converse, count, numpy)
 
     async def start(self) -> ZygoteClient:
-        """The zygote, started on first use and after it died; ``ConfigError`` with the cure if the mode fails here."""
+        """Start the zygote on first use and after it died; ``ConfigError`` with the cure if the mode fails here."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         if loop is not asyncio.get_running_loop():
             raise RuntimeError("this Sandbox belongs to another event loop: make one for each asyncio.run()")

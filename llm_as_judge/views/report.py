@@ -37,7 +37,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 
 
 def report_page(story: Story) -> str:
-    """The whole page; the story must have a step."""
+    """Render the whole page; the story must have a step."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"text": text, "code": code, "meaning": meaning, "recorded": recorded, "figure": figure}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def report_page(story: Story) -> str:
 
 
 def text(value: Any, longest: int = _LONGEST) -> str:
-    """``value`` shortened, with invisible characters named."""
+    """Shorten ``value``, with invisible characters named."""
     whole = cut(str(value), longest).replace("\r\n", "\n").encode("utf-8", "replace").decode()
     return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", whole)
 
@@ -76,7 +76,7 @@ def code(source: str) -> Markup:
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
-    """Name, value and note: means over the last steps, with those over the first ones."""
+    """Return name, value and note: means over the last steps, with those over the first ones."""
     tiles = []
     for name, kind in {"reward": "reward_mean", "accuracy": "accuracy", "valid workflows": "valid_rate"}.items():
         values = [getattr(step, kind) for step in story.log.steps]

@@ -102,7 +102,7 @@ class Drawn:
 
 
 def features(solutions: Sequence[Sequence[int]]) -> Tensor:
-    """[N, d] standardised log counts of the tokens that are common in ``solutions``."""
+    """Compute [N, d] standardised log counts of the tokens that are common in ``solutions``."""
     present = Counter(token for solution in solutions for token in set(solution))
     columns = {t: i for i, t in enumerate(t for t, n in present.items() if n >= _COMMON * len(solutions))}
     found = torch.zeros(len(solutions), len(columns))
@@ -138,7 +138,7 @@ class Examples:
         return Example(prompt, domain, self.ids(solution))
 
     def written(self, shape: Shape, domain: Domain) -> tuple[str, list[int]]:
-        """The shape as a workflow, of one executor if there are several, and the places of the names that decide."""
+        """Write the shape as a workflow, of one executor if several, and the places of the names that decide."""
         source, deciding = workflow(shape, domain), [shape.draft, shape.ending]
         if self.executors:
             executor = self.r.choice(self.executors)
@@ -148,7 +148,7 @@ class Examples:
         return source, [len(self.ids(source[: source.index(f" {name}\n")])) for name in deciding]
 
     def names(self) -> tuple[Tensor, Tensor]:
-        """[groups, n] tokens of names that the policy knows, and of those that it learns: drafts and endings, or
+        """Return [groups, n] tokens of names that the policy knows, and of those that it learns: drafts and endings, or
         executors."""
         parts = [sorted({getattr(shape, of) for shape in SHAPES.values()}) for of in ("draft", "ending")]
         shapes = torch.tensor([[self.ids(f" {name}")[0] for name in names] for names in parts])
@@ -156,7 +156,7 @@ class Examples:
         return (shapes, chosen) if self.executors else (shapes[:0], shapes)
 
     def draw(self, count: int, plans: int) -> Drawn:
-        """``count`` problems with ``plans`` different shapes each."""
+        """Draw ``count`` problems with ``plans`` different shapes each."""
         drawn, places = Drawn(), []
         first = self.r.randrange(len(self.pools))
         for i in range(count):
@@ -172,7 +172,7 @@ class Examples:
         return drawn
 
     def conversations(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Prompts and replies of the executor's training text."""
+        """Build prompts and replies of the executor's training text."""
         prompts, replies = [], []
         kinds = [name for name in corpus.KINDS if name not in ("arithmetic", "judging", "formatting")]
         for kind in self.r.sample(kinds, count):
@@ -183,7 +183,7 @@ class Examples:
 
 
 def spread(model: Qwen3ForCausalLM, names: Tensor, factor: float) -> None:
-    """Multiplies the distances of the embeddings of ``names`` [groups, n] from the mean of their group."""
+    """Multiply the distances of the embeddings of ``names`` [groups, n] from the mean of their group."""
     weight = model.get_input_embeddings().weight
     with torch.no_grad():
         mean = weight[names].mean(1, keepdim=True)
@@ -191,14 +191,14 @@ def spread(model: Qwen3ForCausalLM, names: Tensor, factor: float) -> None:
 
 
 def misalignment(hidden: Tensor, wanted: Tensor) -> Tensor:
-    """Mean squared difference between the cosines of ``hidden`` [B, d] and those of ``wanted`` [B, e], not below 0."""
+    """Average squared differences of the cosines of ``hidden`` [B, d] and those of ``wanted`` [B, e], not below 0."""
     unit, target = F.normalize(hidden, dim=-1), F.normalize(wanted, dim=-1)
     apart = ~torch.eye(len(unit), dtype=torch.bool)
     return (unit @ unit.T - (target @ target.T).clamp(min=0))[apart].square().mean()
 
 
 def train(settings: Settings) -> Qwen3ForCausalLM:
-    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``).
+    """Train; shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``).
 
     An interrupted training continues from ``checkpoint.pt`` in the output folder.
     """
@@ -249,7 +249,7 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
 
 
 def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Settings) -> tuple[Tensor, str]:
-    """The loss of one batch, and its parts in words."""
+    """Compute the loss of one batch, and write its parts in words."""
     drawn = examples.draw(settings.problems, own.plans)
     asked, replies = examples.conversations(own.conversations)
     tree = prefix_tree.plan(drawn.prompts + asked, drawn.workflows + replies)
