@@ -79,7 +79,6 @@ def settings(address: str, slots: int, folder: Path, **more: object) -> Config:
         "training.learning_rate": 1e-9,
         "training.save_every": 0,
         "training.rollout_concurrency": 256,
-        "sandbox.max_workflows": 256,
         "workflow.guidance": ROOT / "config/guidance.yaml",
         "workflow.enhancer": "null",
         "output.output_dir": folder / "checkpoints",
@@ -125,7 +124,7 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
             sampling=PLAIN,
             sampler=open_problems(config).sampler,
             prompt=author.prompt,
-            buffer=ExperienceBuffer(BufferConfig(enabled=False), author.policy.embed),
+            buffer=ExperienceBuffer(BufferConfig(top_k=0), author.policy.embed),
             rollout=services.training,
             log=lambda kind, /, **fields: None,
             checkpoint_dir=folder / "steps",
@@ -196,7 +195,7 @@ class Flight:
 
 
 async def fly(address: str, rollouts: int, live: int, folder: Path) -> Flight:
-    more = {"sandbox.max_workflows": live, "training.rollout_concurrency": rollouts, "executor.timeout_s": 600}
+    more = {"training.rollout_concurrency": live, "executor.timeout_s": 600}
     config = settings(address, live, folder, **more)
     problems = open_problems(config).sampler.sample(rollouts)
     async with open_services(config) as services:

@@ -225,7 +225,7 @@ async def measure(
     from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.sandbox.host import Sandbox
 
-    config = SandboxConfig.model_validate({"wall_seconds": 60.0, "mode": mode, "max_workflows": LIVE})
+    config = SandboxConfig.model_validate({"wall_seconds": 60.0, "mode": mode})
     peers = {name: Peer(name) for name in PEERS}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in RUNS}
     absent: dict[str, str] = {}

@@ -127,7 +127,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
     written = sum(map(count, texts)) / len(texts) + 1
     if given.completion is None:
         notes.append(f"workflows of {written:.0f} tokens, like the hand-written ones")
-    shown = buffer.top_k if buffer.enabled and config.workflow.layer1 else 0
+    shown = buffer.top_k if config.workflow.layer1 else 0
     if shown:
         notes.append(f"{shown} examples from the buffer in a prompt where they fit")
 

@@ -23,6 +23,7 @@ from llm_as_judge.workflow.lint.check import lint
 
 #: Workflows of each held-out problem whose loss is measured.
 _HELD_OUT = 4
+_HELD_OUT_PROBLEMS = 9
 _ASKED_WORDS = 30
 #: Attempts to break a workflow.
 _TRIES = 20
@@ -42,12 +43,12 @@ class Pairs:
         self._operators, self._varied = load_operators(config.workflow.operators), config.warmup.varied
         self._lint = partial(lint, operators=self._operators, executors=config.executors)
         self._rng = Random(f"warm-up/{config.training.seed}")
-        held_out = config.warmup.look_problems
-        drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
+        drawn = open_problems(config, measured=False).sampler.sample(64)
         questions = list({p.question.id: p.question for p in drawn}.values())
+        held_out = min(_HELD_OUT_PROBLEMS, len(questions) // 2)
         self.held_out_questions, training = questions[:held_out], questions[held_out:]
         self._training = {d: [q for q in training if q.domain == d] for d in dict.fromkeys(q.domain for q in training)}
-        if not self._training:
+        if not held_out:
             raise DataError(f"{len(questions)} training problems are too few to hold some out for the warm-up")
         file = config.warmup.own_workflows
         self._own = self._read_own(file) if file else []

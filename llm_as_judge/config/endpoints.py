@@ -1,14 +1,12 @@
 """Configuration sections of servers: policy engine, executor and judge."""
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls, as_tuple
+from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls
 
 DEFAULT_API_KEY = "sk-dummy"
-#: Fields that a request may do without.
-LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_effort"], ...], BeforeValidator(as_tuple)]
 
 
 class ServerConfig(Strict):
@@ -37,9 +35,6 @@ class EngineConfig(ServerConfig):
     )
     python: str = Field("", description="Python interpreter with vLLM; empty: this one.")
     options: Names = Field((), description="Further vLLM options of the run's own server.")
-    loss_reduction: Literal["sum", "mean"] | None = Field(
-        None, description="How a Tinker server adds up the losses of tokens and rows; null: measured."
-    )
     price_per_million_input: Float = Field(0.0, ge=0, description="Tinker: price per million tokens read or scored.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Tinker: price per million sampled tokens.")
     price_per_million_training: Float = Field(0.0, ge=0, description="Tinker: price per million trained tokens.")
@@ -71,7 +66,6 @@ class EndpointConfig(ServerConfig):
     reasoning_effort: str = Field(
         "", pattern=r"^[a-z]*$", description="Reasoning effort, such as low; empty = not sent."
     )
-    leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
         """Compute the price of so many tokens."""
@@ -81,7 +75,7 @@ class EndpointConfig(ServerConfig):
     def _fits_a_local_model(self) -> "EndpointConfig":
         if self.provider != "local":
             return self
-        if of_services := [name for name in ("more_urls", "reasoning_effort", "leave_out") if getattr(self, name)]:
+        if of_services := [name for name in ("more_urls", "reasoning_effort") if getattr(self, name)]:
             raise ValueError(f"{of_services[0]} is for a service, and provider=local has none; remove it")
         if self.context <= self.max_tokens:
             raise ValueError(

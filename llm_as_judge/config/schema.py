@@ -67,8 +67,6 @@ class WarmupConfig(Strict):
     workflows_per_problem: int = Field(10, gt=0, le=MAX_ITEMS, description="Workflows per problem and step.")
     enough_valid: Float = Field(0.95, gt=0, le=1, description="Share of valid workflows that ends the warm-up.")
     look_every: int = Field(20, gt=0, description="Steps between measurements on held-out problems.")
-    look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
-    look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
     varied: Float = Field(1.0, ge=0, le=1, description="Share with varied names and idioms; 0: also one instruction.")
     own_workflows: InputPath | None = Field(None, description="JSONL of domain and workflow; null: generated ones.")
 
@@ -90,18 +88,14 @@ class TrainingConfig(Strict):
     scale_rewards: ScaleRewards = Field("group", description="Standard deviation that divides advantages.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
     importance_sampling: ImportanceSampling = Field(
-        "sequence_mask", description="Correction of log-probabilities that differ between engine and trainer."
+        "sequence_mask",
+        description="Correction of log-probabilities that differ from the sampling ones (engine, older weights).",
     )
     importance_sampling_cap: Float = Field(3.0, gt=0, description="Cap of importance weights (truncated or masked).")
     importance_sampling_clip_min: Float = Field(
         0.0, ge=0, description="Lower bound of importance weights (raised to it or masked, as in IcePop); 0 = none."
     )
     lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead of the update; 0 = off.")
-    stale_policy: Literal["behaviour", "truncate"] = Field(
-        "truncate",
-        description="Correction of batches sampled by older weights. truncate: importance weights, truncated at "
-        "importance_sampling_cap; behaviour: clipped ratio relative to the sampling probabilities.",
-    )
     rollout_concurrency: int = Field(64, gt=0, description="Maximum number of workflows run or judged at once.")
     refill_rounds: int = Field(0, ge=0, description="Extra sampling rounds to replace groups of equal rewards (DAPO).")
     shared_prefix: bool | None = Field(
@@ -133,11 +127,6 @@ class TrainingConfig(Strict):
             raise ValueError(
                 f"importance_sampling_clip_min={self.importance_sampling_clip_min} must be less than "
                 f"importance_sampling_cap={self.importance_sampling_cap}"
-            )
-        if self.lookahead and self.stale_policy == "truncate" and self.importance_sampling == "off":
-            raise ValueError(
-                f"lookahead={self.lookahead} with stale_policy=truncate needs importance weights, but "
-                "importance_sampling is off; switch it on, or set stale_policy to behaviour"
             )
         return self
 
@@ -187,7 +176,6 @@ class SandboxConfig(Strict):
     cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run.")
     wall_seconds: Float = Field(30.0, gt=0, le=1e6, description="Wall-clock seconds per run, without operator calls.")
     memory_mb: int = Field(512, ge=64, le=1 << 30, description="Address space per run in MB.")
-    max_workflows: int = Field(64, gt=0, description="Maximum number of workflows running at once; about 4 MB each.")
 
 
 class RewardConfig(Strict):
@@ -218,7 +206,6 @@ class EvaluationConfig(Strict):
 
 
 class BufferConfig(Strict):
-    enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")

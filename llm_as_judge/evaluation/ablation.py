@@ -16,7 +16,7 @@ from llm_as_judge.rewards.terms import TERMS
 _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "layer1": {"workflow.layer1": False},
     "layer2": {"workflow.enhancer": None},
-    "buffer": {"experience_buffer.enabled": False},
+    "buffer": {"experience_buffer.top_k": 0},
     "problem": {"workflow.show_problem": False},
     "rewards": {"training.shuffle_rewards": True},
 }

@@ -228,7 +228,7 @@ class TinkerPolicy(Encoder):
 
     def _measure(self) -> None:
         """Find out how the server reduces losses, and whether it clips gradients, on an adapter of its own."""
-        self._reduction = self.config.loss_reduction or "sum"
+        self._reduction = "sum"
         probe, row, up = copy.copy(self), Completion("", (1, 2, 3), (4, 5, 6), (), "stop"), torch.ones(1, 3)
         probe._training = self._new(1, 0)
         before = probe.logprobs([row])
@@ -236,12 +236,11 @@ class TinkerPolicy(Encoder):
         now = probe.logprobs([row])
         if float((now[0] - before[0]).abs().max()) > 1e-3:
             self._say(f"{self._url} ignores training.max_grad_norm: gradients are not clipped")
-        if self.config.loss_reduction is None:
-            one, two = (probe.step([row] * k, now * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2))
-            if one is None or two is None:
-                self._say("the server reports no gradient norm: engine.loss_reduction is taken to be sum")
-            elif two < 1.5 * one:
-                self._reduction = "mean"
+        one, two = (probe.step([row] * k, now * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2))
+        if one is None or two is None:
+            self._say("the server reports no gradient norm: its loss is taken to be a sum over rows")
+        elif two < 1.5 * one:
+            self._reduction = "mean"
 
     def _adapter(self, folder: Path, sampler: str) -> dict[str, Any]:
         """Download the adapter of ``sampler`` for PEFT into ``folder``; returns its configuration, {} without one."""

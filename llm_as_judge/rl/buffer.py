@@ -43,7 +43,7 @@ class Experience:
 
 class ExperienceBuffer:
     """At most ``config.buffer_size`` experiences per domain, half of them of one shape, each with a reward of at least
-    ``config.reward_threshold``; none unless ``config.enabled``. They are stored in ``folder`` if there is one.
+    ``config.reward_threshold``. They are stored in ``folder`` if there is one.
     """
 
     def __init__(self, config: BufferConfig, embed: Embed, folder: Path | None = None) -> None:
@@ -66,7 +66,7 @@ class ExperienceBuffer:
         A copy (same problem, same code except for layout) is kept once, with its best reward. If the places of the
         shape or of the domain are taken, the worst one there makes room for a better one.
         """
-        if not (self.config.enabled and experience.reward >= self.config.reward_threshold):  # also refuses nan
+        if not experience.reward >= self.config.reward_threshold:  # also refuses nan
             return False
         entries, same = self._entries[experience.domain], (experience.digest, words_of(experience.problem_text))
         rivals = [e for e in entries if (e.digest, words_of(e.problem_text)) == same]

@@ -166,7 +166,7 @@ class Batch:
     @classmethod
     def of(cls, groups: Sequence[CreditedGroup], version: int, config: TrainingConfig) -> "Batch":
         """Collect the scored completions of ``groups``. For those sampled by older weights than ``version``, ``old`` is
-        their sampling log-probs, unless ``stale_policy`` corrects them by truncated importance weights.
+        their sampling log-probs, unless truncated importance weights correct them.
         """
         rows = [
             Row(one.completion, advantage, None)
@@ -176,7 +176,7 @@ class Batch:
         ]
         unit = config.importance_sampling.partition("_")[0]
         stale = [row for row in rows if row.completion.policy_version != version]
-        if config.stale_policy == "truncate" and stale and unit != "off":
+        if stale and unit != "off":
             # With masking, most tokens that have become likelier since would teach nothing.
             config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
         else:

@@ -33,6 +33,7 @@ __all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", 
 log = logging.getLogger(__name__)
 
 _PROBE_SECONDS = 20.0
+_MAX_WORKFLOWS = 256  # about 4 MB each
 
 #: Modes, strictest first, and what each needs.
 _NEEDS = {
@@ -55,7 +56,7 @@ class Sandbox:
         self.mode: str = config.mode  # the chosen one, once started
         self._without = without
         # Two gates: a workflow, which mostly waits for operators, keeps its place while one of them runs code.
-        self._workflow_gate = asyncio.Semaphore(config.max_workflows)
+        self._workflow_gate = asyncio.Semaphore(_MAX_WORKFLOWS)
         self._code_gate = asyncio.Semaphore(max_code_runs or max(2, 2 * (os.cpu_count() or 1)))
         self._zygote: ZygoteClient | None = None
         self._starting = asyncio.Lock()

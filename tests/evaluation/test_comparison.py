@@ -161,7 +161,7 @@ def test_the_interval_is_students_over_paired_seeds_and_the_table_shows_it() -> 
 
 
 def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
-    config = load_config(EMBEDDED)
+    config = load_config(EMBEDDED, ["experience_buffer.top_k=3"])
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
     for part in PARTS:
         made = changed(config, without(part, weights), part, 7)
@@ -169,7 +169,7 @@ def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
         assert made.training.seed == 7 and made.output.run_name.endswith("seed7")
         assert bool(prompt.system) is (part != "layer1")
         assert bool(load_enhancer(made.workflow).instructions) is (part != "layer2")
-        assert made.experience_buffer.enabled is (part != "buffer")
+        assert bool(made.experience_buffer.top_k) is (part != "buffer")
         assert ("2+2?" in prompt.user) is (part != "problem")
         assert made.training.shuffle_rewards is (part == "rewards")
         gone = [term for term, weight in made.reward.reward_weights.items() if not weight]
