@@ -12,7 +12,7 @@ from pydantic import Field
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
-from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Attempt, Rollout
 
 

@@ -16,7 +16,7 @@ LAYERS = {
     name: layer
     for layer, names in enumerate(
         (
-            "types errors",
+            "types errors seeds",
             "files events runlog config answers",
             "llm sandbox operators rewards",
             "judging workflow data policy",

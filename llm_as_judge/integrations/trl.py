@@ -16,9 +16,9 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import picked
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
-from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.device import resolve_device
 from llm_as_judge.policy.weights import load_tokenizer
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Rollout
 
 Message = dict[str, str]

@@ -17,9 +17,9 @@ from llm_as_judge.config.sources import find_file
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
-from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rl.rollout import doubling_waits
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Attempt
 
 AGENT = "llm_as_judge"

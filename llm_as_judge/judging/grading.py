@@ -28,7 +28,8 @@ from llm_as_judge.config.sources import Setting, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.asking import Asking, fitting, json_objects, schema_of
 from llm_as_judge.judging.prompts import CUT_OFF, TEXTS, fence
-from llm_as_judge.llm.client import ChatModel, derived_seed
+from llm_as_judge.llm.client import ChatModel
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Exchange, Problem, Question, Tier, Verdict
 
 T = TypeVar("T")

@@ -101,12 +101,6 @@ class Server(Protocol):
     async def aclose(self) -> None: ...
 
 
-def derived_seed(*parts: object) -> int:
-    """Derive a seed in [0, 2**31) from the text of ``parts``, as run, problem and prompt; equal in every process."""
-    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
-
-
 @dataclass(slots=True)
 class _UnderWay:
     """A request that several callers may wait for; it is cancelled when none is left."""

@@ -37,11 +37,12 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, ProviderError, refusing, without_key
 from llm_as_judge.files import read_json, write_json
-from llm_as_judge.llm.client import Usage, derived_seed
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.policy.chat import Encoder, completion_of
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.shareable import why_not_positions
 from llm_as_judge.policy.weights import end_ids, load_tokenizer
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Completion, OnCompletion
 
 S = TypeVar("S")

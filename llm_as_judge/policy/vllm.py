@@ -25,11 +25,12 @@ from weakref import ref
 
 from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
-from llm_as_judge.llm.client import derived_seed, model_names, parse_json
+from llm_as_judge.llm.client import model_names, parse_json
 from llm_as_judge.llm.transport import Transport
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.vllm_server import OwnServer
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Completion, OnCompletion
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,6 @@ keeps the executor busy; the weights of the step before are kept for that.
 """
 
 import asyncio
-import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -37,6 +36,7 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import Log, Timer
 from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
 from llm_as_judge.rl.update import Learner
+from llm_as_judge.seeds import stream_seed
 from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -167,7 +167,7 @@ class Pipeline:
         drawn = await on_device(timer.phase("prompt")(self._draw), step, count)
         problems = [problem for problem, _, _ in drawn]
         await on_device(timer.phase("sync")(parts.engine.sync), parts.policy, version)
-        seed, repairs = seed_of(config.seed, step, -1 - refill), parts.rollout.repairs
+        seed, repairs = stream_seed(config.seed, step, -1 - refill), parts.rollout.repairs
         batch = Batch(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
         collector = self._collector(batch)
 
@@ -248,7 +248,7 @@ class Pipeline:
     ) -> list[list[Completion]]:
         return self._parts.engine.generate(
             prompts, n, sampling=self._parts.sampling, max_new_tokens=self._config.response_max_length,
-            seed=seed_of(self._config.seed, step, stream), on_completion=start,
+            seed=stream_seed(self._config.seed, step, stream), on_completion=start,
         )  # fmt: skip
 
     def _collector(self, batch: Batch) -> Collector:
@@ -290,8 +290,3 @@ class Pipeline:
             PromptEvent(step=step, problem=question.id, question=question.statement, user=prompt.user, examples=shown)
         )
         return prompt, ids
-
-
-def seed_of(seed: int, step: int, stream: int) -> int:
-    """Derive an independent seed for every step and purpose, so that resuming needs no generator state."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()[:7], "big")

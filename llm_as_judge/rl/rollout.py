@@ -18,9 +18,9 @@ from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
-from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.chat import Encoder, joined
 from llm_as_judge.rewards.custom import CustomRewards
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import (
     Attempt,
     Completion,

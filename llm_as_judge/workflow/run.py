@@ -30,13 +30,14 @@ from llm_as_judge.errors import (
     WorkflowError,
 )
 from llm_as_judge.files import cut, picked
-from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
+from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Crash, Exchange, Execution, OperatorCall, Question
 from llm_as_judge.workflow.feedback import feedback
 from llm_as_judge.workflow.lint.check import lint
