@@ -79,14 +79,14 @@ def policy_records(
     return _file(config, "evaluation", f"{config.base_model.key}_{source}", problems, policy)
 
 
-def plan_ledger(
-    config: Config, source: str, problems: Sequence[Problem], plan: str, decided_by: Sequence[object]
+def method_ledger(
+    config: Config, source: str, problems: Sequence[Problem], method: str, decided_by: Sequence[object]
 ) -> AbstractContextManager[Ledger]:
     """Open the ledger of a method without policy on ``problems``; ``decided_by`` is what else decides its records."""
     settings = decisive(config, ("executor", "sandbox", "workflow"))
     del settings["workflow"]["repairs"]  # only the policy repairs
     parts = [settings, list(map(str, decided_by)), *_weights(config)]
-    return recording(_file(config, "comparison", f"{source}_{plan}", problems, parts))
+    return recording(_file(config, "comparison", f"{source}_{method}", problems, parts))
 
 
 def _weights(config: Config) -> list[str]:

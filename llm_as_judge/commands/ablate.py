@@ -10,7 +10,7 @@ from llm_as_judge.assembly.training import open_training
 from llm_as_judge.config.identity import identity
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError, refusing
-from llm_as_judge.evaluation.ablation import PARTS, Outcome, without, worths
+from llm_as_judge.evaluation.ablation import PARTS, HeldOut, without, worths
 from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.files import write_json
@@ -32,7 +32,7 @@ async def run_ablation(
     path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
     runs = _read(path) if path.exists() else {}
 
-    async def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
+    async def results(name: str, change: Mapping[str, object]) -> list[HeldOut]:
         found = []
         for seed in range(config.training.seed, config.training.seed + seeds):
             settings = changed(config, change, name, seed)
@@ -48,8 +48,8 @@ async def run_ablation(
             found.append((share, tokens))
         return found
 
-    full = await outcomes("full", {})
-    worth = worths(full, {part: await outcomes(part, change) for part, change in changes.items()})
+    full = await results("full", {})
+    worth = worths(full, {part: await results(part, change) for part, change in changes.items()})
     result = {
         "seeds": seeds,
         "full": [{"accuracy": accuracy, "tokens": tokens} for accuracy, tokens in full],

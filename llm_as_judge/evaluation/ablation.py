@@ -27,7 +27,7 @@ _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2
 
 
 #: A trained policy on the held-out problems: accuracy in [0, 1] and executor tokens per workflow.
-Outcome = tuple[float, float]
+HeldOut = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Estimat
     return Estimate(value, value - half, value + half, n)
 
 
-def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:
+def worths(full: Sequence[HeldOut], ablated: Mapping[str, Sequence[HeldOut]]) -> list[Worth]:
     """Compute what each part is worth; ``full[i]`` and ``ablated[part][i]`` have the same seed."""
     accuracy, tokens = zip(*full, strict=True)
     found = []

@@ -48,7 +48,7 @@ class Summary:
     unscored: Mapping[str, int]  # by reason
     outcomes: Mapping[str, int]
     invalid: Mapping[str, int]  # workflows that did not run, by fatal lint code
-    shapes: Mapping[Domain, Mapping[str, int]]  # workflows by plan, else by shape
+    shapes: Mapping[Domain, Mapping[str, int]]  # workflows by the name of their shape, else by shape
     idle: float  # share of workflows that called no operator
     tokens: float  # of the executor, per workflow
     seconds: float  # per workflow

@@ -27,7 +27,7 @@ from llm_as_judge.workflow.text import class_text
 
 #: Temperature of the executor.
 TEMPERATURE = 0.7
-#: The plan of a draft.
+#: The shape of a draft.
 DRAFTS: Mapping[Kind, str] = {"math": "answer", "code": "code", "qa": "answer"}
 FEWEST, MOST = 3, 64
 #: Most frequent reference answers that are tried as constants, besides the empty one.

@@ -16,7 +16,7 @@ from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS, in_order
 from llm_as_judge.views.charts import plots
-from llm_as_judge.views.terminal import figure, judge_line, plan_cells, recorded
+from llm_as_judge.views.terminal import figure, judge_line, recorded, shape_cells
 from llm_as_judge.views.watch import line_cells
 from llm_as_judge.workflow.lint.codes import meaning
 
@@ -54,7 +54,7 @@ def report_page(story: Story) -> str:
         tiles=_tiles(story),
         domains=domains,
         heldout={name: row for name, row in measured.items() if row},
-        plans=list(plan_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)),
+        shapes=list(shape_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)),
         judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
         tables={name: list(lines.items())[:_ROWS] for name, lines in story.analysis.by.items() if lines},

@@ -17,7 +17,7 @@ from llm_as_judge.evaluation.intervals import Estimate
 from llm_as_judge.types import Domain, in_order
 
 if TYPE_CHECKING:  # these import torch
-    from llm_as_judge.evaluation.ablation import Outcome, Worth
+    from llm_as_judge.evaluation.ablation import HeldOut, Worth
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
@@ -205,7 +205,7 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
     return f"{markdown(names, rows)}\n{markdown((names[0], *datasets), own)}"
 
 
-def ablation_table(full: "Sequence[Outcome]", parts: "Sequence[Worth]") -> str:
+def ablation_table(full: "Sequence[HeldOut]", parts: "Sequence[Worth]") -> str:
     """Write the table of ``compare --ablate``: accuracies in percent, differences in points."""
     heading = (
         "without", "accuracy %", "worth of the part, points [95 %]", "tokens", "tokens added by the part [95 %]",
@@ -241,19 +241,19 @@ def judge_line(judge: Mapping[str, Any]) -> str:
     )
 
 
-def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
+def single_shapes_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
     domains = in_order(domain for own in accuracies.values() for domain in own)
-    rows = ((plan, *cells) for plan, cells in plan_cells(accuracies, learned, domains))
+    rows = ((shape, *cells) for shape, cells in shape_cells(accuracies, learned, domains))
     return make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *domains, rows=rows)
 
 
-def plan_cells(
+def shape_cells(
     accuracies: Mapping[str, Mapping[Any, float | None]], learned: Mapping[Any, str], domains: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield each plan with its cells by domain; a star marks the plan that the policy writes most."""
-    for plan, right in accuracies.items():
+    """Yield each shape with its cells by domain; a star marks the shape that the policy writes most."""
+    for shape, right in accuracies.items():
         shares = [(d, math.nan if (share := right.get(d)) is None else share) for d in domains]
-        yield plan, [f"{percent(share):>3}{'*' if learned.get(d) == plan else ' '}" for d, share in shares]
+        yield shape, [f"{percent(share):>3}{'*' if learned.get(d) == shape else ' '}" for d, share in shares]
 
 
 def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Domain, Mapping[str, int]]) -> Table:

@@ -358,8 +358,8 @@ def vocabulary_texts() -> Iterator[str]:
         question = Question("", "", domain, entry_point="f")
         made = layer1(question)
         yield from (made.system, made.user)
-        for plan in SHAPES.values():
-            yield workflow(plan, domain)
+        for shape in SHAPES.values():
+            yield workflow(shape, domain)
     yield from corpus.ENHANCEMENTS.values()
 
 

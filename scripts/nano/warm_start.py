@@ -46,7 +46,7 @@ class Round:
     """Steps with an optimizer of their own, and what is in their batches."""
 
     steps: int
-    plans: int  # workflows per problem
+    shapes: int  # workflows per problem
     conversations: int
     learning_rate: float
     spread: float = 0.0  # moves the names of what is learned apart by this factor, and keeps them there
@@ -155,15 +155,15 @@ class Examples:
         chosen = torch.tensor([[self.ids(f" {name or DEFAULT}")[0] for name in self.executors]])
         return (shapes, chosen) if self.executors else (shapes[:0], shapes)
 
-    def draw(self, count: int, plans: int) -> Drawn:
-        """Draw ``count`` problems with ``plans`` different shapes each."""
+    def draw(self, count: int, shapes: int) -> Drawn:
+        """Draw ``count`` problems with ``shapes`` different shapes each."""
         drawn, places = Drawn(), []
         first = self.r.randrange(len(self.pools))
         for i in range(count):
             kind, number = (first + i) % len(self.pools), self.r.randrange(len(self.pools[0]))
             example = self.pools[kind][number]
             places.append(kind * len(self.pools[0]) + number)
-            for shape in self.r.sample(list(SHAPES.values()), plans):
+            for shape in self.r.sample(list(SHAPES.values()), shapes):
                 drawn.prompts.append(example.prompt)
                 source, decisions = self.written(shape, example.domain)
                 drawn.workflows.append([*self.ids(source), END_ID])
@@ -250,7 +250,7 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
 
 def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Settings) -> tuple[Tensor, str]:
     """Compute the loss of one batch, and write its parts in words."""
-    drawn = examples.draw(settings.problems, own.plans)
+    drawn = examples.draw(settings.problems, own.shapes)
     asked, replies = examples.conversations(own.conversations)
     tree = prefix_tree.plan(drawn.prompts + asked, drawn.workflows + replies)
     states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
@@ -259,7 +259,7 @@ def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Set
     starts = torch.tensor([0, *map(len, drawn.workflows + replies)]).cumsum(0)
     split = int(starts[len(drawn.prompts)])
     writing, reading = losses[:split].mean(), losses[split:].sum() / max(1, len(losses) - split)
-    decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.plans]
+    decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.shapes]
     apart = torch.stack([misalignment(hidden[tokens], drawn.features) for tokens in decisions.T]).mean()
     deciding = losses[decisions].mean()
     figures = f"workflows {writing:.4f} decisions {deciding:.3f} conversations {reading:.3f} misalignment {apart:.3f}"

@@ -17,9 +17,9 @@ TOKENS = {"direct": 10, "program": 20, "answer_vote": 60}
 
 def matrix(**right: Sequence[bool | None]) -> Matrix:
     found = {}
-    for plan, marks in right.items():
-        ran = [rollout(p, mark, plan=plan, tokens=TOKENS[plan]) for p, mark in zip(PROBLEMS, marks, strict=True)]
-        found[plan] = alone(ran)
+    for shape, marks in right.items():
+        ran = [rollout(p, mark, shape=shape, tokens=TOKENS[shape]) for p, mark in zip(PROBLEMS, marks, strict=True)]
+        found[shape] = alone(ran)
     return Matrix(found)
 
 
@@ -37,18 +37,18 @@ def test_every_row_is_what_its_name_says_without_unscored_answers() -> None:
     assert MATRIX.accuracies()["program"] == {"math": 1, "code": 0, "qa": 0}
     made = by_name(MATRIX)
     single = made["single call everywhere"]
-    assert (single.overall.value, single.tokens, set(single.plan.values())) == (0.25, 10, {"direct"})
+    assert (single.overall.value, single.tokens, set(single.shape.values())) == (0.25, 10, {"direct"})
     assert (single.overall.low, single.overall.high) == pytest.approx((0.0456, 0.6994), abs=5e-5)
-    # m1 2/3, m2 1/3, c1 1/3, q1 1/3: the mean over plans, then over problems
+    # m1 2/3, m2 1/3, c1 1/3, q1 1/3: the mean over shapes, then over problems
     drawn = made["random policy"]
     assert (drawn.overall.value, drawn.tokens) == (pytest.approx(5 / 12), 30)
     assert {d: e.value for d, e in drawn.domains.items()} == pytest.approx({"math": 0.5, "code": 1 / 3, "qa": 1 / 3})
     oracle = made["per-domain oracle"]
-    assert oracle.plan == {"math": "program", "code": "answer_vote", "qa": "answer_vote"}
+    assert oracle.shape == {"math": "program", "code": "answer_vote", "qa": "answer_vote"}
     assert (oracle.overall.value, oracle.tokens) == (1.0, (20 + 20 + 60 + 60) / 4)
     best = by_name(matrix(direct=(True, False, False, False), answer_vote=(False, True, True, True)))
     everywhere = best["best single workflow everywhere"]
-    assert (set(everywhere.plan.values()), everywhere.overall.value, everywhere.tokens) == ({"answer_vote"}, 0.75, 60)
+    assert (set(everywhere.shape.values()), everywhere.overall.value, everywhere.tokens) == ({"answer_vote"}, 0.75, 60)
     assert [row.name for row in rows(matrix(direct=(True, False, False, False)))] == ["single call everywhere"]
     assert rows(Matrix({})) == [], "nothing was measured"
     found = by_name(matrix(direct=(True, None, False, False), answer_vote=(False, True, False, True)))
@@ -56,7 +56,7 @@ def test_every_row_is_what_its_name_says_without_unscored_answers() -> None:
     assert found["random policy"].overall.value == pytest.approx(1 / 2)
     found = by_name(matrix(direct=(None, None, None, None), program=(True, True, False, False)))
     for name in ("per-domain oracle", "best single workflow everywhere"):
-        assert set(found[name].plan.values()) == {"program"}
+        assert set(found[name].shape.values()) == {"program"}
 
 
 def test_the_table_tells_lint_valid_workflows_from_those_that_ran_to_an_answer() -> None:
@@ -74,7 +74,7 @@ def test_the_table_tells_lint_valid_workflows_from_those_that_ran_to_an_answer()
     assert made.as_json()["lint_valid"] == 2 / 3
 
 
-async def test_every_plan_runs_on_every_problem() -> None:
+async def test_every_shape_runs_on_every_problem() -> None:
     def answer(source: str, question: Question) -> str:
         return f"answer {question.id}" if source == workflow(SHAPES["answer_vote"], question.domain) else "?"
 
@@ -84,7 +84,7 @@ async def test_every_plan_runs_on_every_problem() -> None:
         SHAPES
     )
     assert sorted(bench.runs) == sorted(
-        (workflow(plan, p.question.domain), p.question.id) for plan in SHAPES.values() for p in PROBLEMS
+        (workflow(shape, p.question.domain), p.question.id) for shape in SHAPES.values() for p in PROBLEMS
     )
     assert made.accuracies()["answer_vote"] == {"math": 1.0, "code": 1.0, "qa": 1.0}
     assert made.accuracies()["direct"] == {"math": 0.0, "code": 0.0, "qa": 0.0}

@@ -101,11 +101,11 @@ def test_every_row_is_the_method_of_its_name(compared: Compared) -> None:
     assert 0.4 < right["chain of thought"] < 0.75
     assert right[SELF_CONSISTENCY] > right["chain of thought"] + 0.04, "several answers and the most frequent one"
     assert tokens[SELF_CONSISTENCY] >= max(tokens[TRAINED], 2.9 * tokens["chain of thought"])
-    assert rows[SELF_CONSISTENCY]["plan"]["math"].endswith(" x answer")
+    assert rows[SELF_CONSISTENCY]["shape"]["math"].endswith(" x answer")
     assert (right[CONSTANT], tokens[CONSTANT], rows[CONSTANT]["without_operators"]) == (0, 0, 1)
     assert rows["chain of thought"]["without_operators"] == 0
     assert right["hand-written for each domain"] == right[BEST_SINGLE] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
-    assert rows[BEST_SINGLE]["plan"] == {"math": "program"} and 0.2 < right["random policy"] < 0.6
+    assert rows[BEST_SINGLE]["shape"] == {"math": "program"} and 0.2 < right["random policy"] < 0.6
     assert tokens["self-refine"] > 2 * tokens["single call (IO)"]
     assert tokens[PROBLEM_ORACLE] <= tokens["hand-written for each domain"]
     assert compared[0]["problems"] == PROBLEMS and all("math" in row and "qa" not in row for row in rows.values())

@@ -20,12 +20,12 @@ M1, M2, M3, C1, Q1, Q2 = (problem(n, d) for n, d in zip(
     ("m1", "m2", "m3", "c1", "q1", "q2"), ("math", "math", "math", "code", "qa", "qa"), strict=True
 ))  # fmt: skip
 ROLLOUTS = [
-    rollout(M1, True, plan="answer", tokens=100),
-    rollout(M2, True, plan="answer", tokens=200),
-    rollout(M3, False, plan="program", tokens=300),
-    rollout(C1, False, plan="code", tokens=50, outcome="timeout"),
-    rollout(Q1, True, plan="answer_vote", tokens=150),
-    rollout(Q2, None, plan="answer_vote", tokens=900),  # the provider was down
+    rollout(M1, True, shape="answer", tokens=100),
+    rollout(M2, True, shape="answer", tokens=200),
+    rollout(M3, False, shape="program", tokens=300),
+    rollout(C1, False, shape="code", tokens=50, outcome="timeout"),
+    rollout(Q1, True, shape="answer_vote", tokens=150),
+    rollout(Q2, None, shape="answer_vote", tokens=900),  # the provider was down
 ]
 
 
