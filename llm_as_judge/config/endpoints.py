@@ -1,12 +1,14 @@
 """Configuration sections of servers: policy engine, executor and judge."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls
+from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls, as_tuple
 
 DEFAULT_API_KEY = "sk-dummy"
+#: Fields that a request may do without.
+LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_effort"], ...], BeforeValidator(as_tuple)]
 
 
 class ServerConfig(Strict):
@@ -16,7 +18,9 @@ class ServerConfig(Strict):
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )
-    timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request in seconds.")
+    timeout_s: Float = Field(
+        120.0, gt=0, description="Time limit of one request or call of judge.function in seconds."
+    )
     max_retries: int = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
     concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
 
@@ -66,6 +70,7 @@ class EndpointConfig(ServerConfig):
     reasoning_effort: str = Field(
         "", pattern=r"^[a-z]*$", description="Reasoning effort, such as low; empty = not sent."
     )
+    leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
         """Compute the price of so many tokens."""
@@ -75,7 +80,7 @@ class EndpointConfig(ServerConfig):
     def _fits_a_local_model(self) -> "EndpointConfig":
         if self.provider != "local":
             return self
-        if of_services := [name for name in ("more_urls", "reasoning_effort") if getattr(self, name)]:
+        if of_services := [name for name in ("more_urls", "reasoning_effort", "leave_out") if getattr(self, name)]:
             raise ValueError(f"{of_services[0]} is for a service, and provider=local has none; remove it")
         if self.context <= self.max_tokens:
             raise ValueError(
@@ -113,7 +118,6 @@ class JudgeConfig(EndpointConfig):
         None, description="YAML file of weighted criteria, which the model scores instead."
     )
     relative: bool = Field(False, description="The model ranks a group's answers instead; evaluations count wins.")
-    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
     @model_validator(mode="after")

@@ -184,7 +184,6 @@ class RewardConfig(Strict):
         description="Weight of each term, 0 for those not named; they sum to 1, repetition is subtracted.",
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency is 0.")
-    operator_budget: int = Field(8, gt=1, description="Operator calls at which simplicity is 0.")
     repair_cost: Float = Field(0.5, gt=0, description="Taken from the total for each repair of a workflow.")
     functions: Annotated[Mapping[str, Float], Input()] = Field(
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."

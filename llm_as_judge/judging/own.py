@@ -29,7 +29,7 @@ class Function:
     def __init__(self, config: JudgeConfig) -> None:
         assert config.function is not None
         columns = (*question_columns(()), "completions", "workflows")
-        self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, (0.0, 1.0))
+        self._function = OwnFunction("judge.function", config.function, columns, config.timeout_s, (0.0, 1.0))
         self._right_at = config.right_at
 
     async def verdicts(self, problem: Problem, answers: Answers, cut_off: bool = False) -> list[Verdict]:

@@ -123,7 +123,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         self.usage = Usage()
         self.remarks: list[str] = []
         #: Names that fields of a request have at this endpoint; "": not sent.
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = dict.fromkeys(config.leave_out, "")
         self._cached: dict[bytes, Exchange] = {}  # by the hash of the request
         self._under_way: dict[bytes, _UnderWay] = {}
         urls = dict.fromkeys((config.base_url, *config.more_urls))

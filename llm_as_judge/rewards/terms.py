@@ -14,6 +14,7 @@ from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.types import Kind, Rollout
 
 RIGHT, WRONG = 10.0, -5.0
+_MOST_CALLS = 8
 #: Characters of the longest answer that counts as only the answer.
 _LONGEST: Mapping[Kind, int] = {"math": 100, "code": LONGEST_PARSED, "qa": 200}
 #: Words; shorter repetitions occur in any class that builds and awaits several operators.
@@ -34,10 +35,9 @@ def efficiency(rollout: Rollout, config: RewardConfig) -> float:
     return _clipped(10.0 * (1.0 - rollout.weighed_tokens / config.token_budget))
 
 
-def simplicity(rollout: Rollout, config: RewardConfig) -> float:
-    """Return 10 for at most one operator call in all attempts, falling linearly to 0 at ``operator_budget`` calls."""
-    budget, calls = config.operator_budget, len(rollout.calls)
-    return _clipped(10.0 * (budget - calls) / (budget - 1))
+def simplicity(rollout: Rollout, _: RewardConfig) -> float:
+    """Return 10 for at most one operator call in all attempts, falling linearly to 0 at ``_MOST_CALLS``."""
+    return _clipped(10.0 * (_MOST_CALLS - len(rollout.calls)) / (_MOST_CALLS - 1))
 
 
 def answer_format(rollout: Rollout, _: RewardConfig) -> float:

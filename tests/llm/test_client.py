@@ -138,6 +138,7 @@ async def test_a_field_that_the_endpoint_refuses_is_renamed_or_left_out_once(cap
         (either, {"temperature": 0.5, "top_p": 0.9}, {"model", "messages", "max_tokens", "temperature", "seed"}, 1),
         (strict, {"temperature": 0.5}, {"model", "messages", "max_tokens", "temperature"}, 1),
         (refusing(), {"temperature": 1, "top_p": 1}, {"model", "messages", "max_tokens", "seed"}, 0),
+        (refusing(), {"leave_out": ["temperature"]}, {"model", "messages", "max_tokens", "seed"}, 0),
     ):  # fmt: skip
         caplog.clear()
         async with serving(handler, **settings) as client:
