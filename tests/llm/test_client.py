@@ -227,7 +227,7 @@ QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your 
 
 
 async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help() -> None:
-    """That a reply is given after failures that pass is in judging/test_faults."""
+    """That a reply is given after failures that pass is in judging/test_judge."""
     wrong = []
     for status, text, cause, requests in [
         (401, "bad key", "key", 1), (403, "not yours", "key", 1), (402, "pay first", "quota", 1),
