@@ -24,6 +24,8 @@ from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
+pytestmark = pytest.mark.usefixtures("quick_retries")
+
 
 def sandbox(passed: bool = False, outcome: Any = "finished", **fields: Any) -> Any:
     """A sandbox whose verdict is always this one."""
@@ -136,7 +138,6 @@ async def test_all_requests_of_a_verdict_are_held() -> None:
 
 PROBLEM = Problem(Question("p", "How many?", "math", dataset="gsm8k"), Reference(("12",)))
 _names = count()
-pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
 @pytest.fixture(scope="module")
