@@ -18,9 +18,7 @@ class ServerConfig(Strict):
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )
-    timeout_s: Float = Field(
-        120.0, gt=0, description="Time limit of one request or call of judge.function in seconds."
-    )
+    timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request or call of judge.function in seconds.")
     max_retries: int = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
     concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
 
