@@ -1,8 +1,7 @@
 """Derived seeds: everything random in a run follows from ``training.seed`` and what is named here.
 
-Generators of a run (``stream_seed``, ``evaluation_seed``) are seeded by where the run is, so that it resumes without
-a generator's state. Requests and rollouts (``derived_seed``) are seeded by their content, so that neither order nor
-timing changes a reply; servers take 31 bits.
+Generators are seeded by where the run is (``stream_seed``, ``evaluation_seed``), so that it resumes without their
+states; requests and rollouts by their content (``derived_seed``), so that neither order nor timing changes a reply.
 """
 
 import hashlib

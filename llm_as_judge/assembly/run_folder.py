@@ -96,8 +96,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     key = config.base_model.key
     log_file = output.log_dir / key / f"{output.run_name}.jsonl"
     results = output.results_dir / "training" / key / f"{output.run_name}.json"
-    stored = config.experience_buffer.persistence_dir
-    buffer = stored / key / output.run_name if stored else None
+    buffer = stored / key / output.run_name if (stored := config.experience_buffer.persistence_dir) else None
     places = [place for place in (checkpoints, log_file, results, buffer) if place]
     for folder in (place.parent for place in places):
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
     from llm_as_judge.evaluation.written import Written
 
-#: Workflows that a look samples for each held-out problem.
-_SAMPLES = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -89,7 +86,7 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
         def look() -> bool:
             """Measure the policy; returns whether it writes enough valid workflows."""
             policy = replace(author, version=loop.steps)
-            written = look_at(policy, pairs.held_out_questions, _SAMPLES)
+            written = look_at(policy, pairs.held_out_questions, samples=3)
             looks.append(Look(loop.steps, loop.loss(held_out), written))
             progress.say(str(looks[-1]))
             return written.valid_rate >= settings.enough_valid

@@ -42,9 +42,7 @@ class Experience:
 
 
 class ExperienceBuffer:
-    """At most ``config.buffer_size`` experiences per domain, half of them of one shape, each with a reward of at least
-    ``config.reward_threshold``. They are stored in ``folder`` if there is one.
-    """
+    """At most ``buffer_size`` experiences per domain, half of one shape; stored in ``folder`` if there is one."""
 
     def __init__(self, config: BufferConfig, embed: Embed, folder: Path | None = None) -> None:
         self.config, self._folder = config, folder

@@ -103,7 +103,9 @@ def test_a_warm_up_keeps_its_most_valid_step_and_ends_when_nothing_improves(
 ) -> None:
     losses, shares = iter([2.0, 1.0, 1.1, 1.2, 1.3, 0.0]), iter([3, 1, 2, 2, 1, 9])
     monkeypatch.setattr(WarmUp, "loss", lambda self, replies: next(losses))
-    monkeypatch.setattr("llm_as_judge.evaluation.written.look_at", lambda *_: Written(10, {"once": next(shares)}, {}))
+    monkeypatch.setattr(
+        "llm_as_judge.evaluation.written.look_at", lambda *_, samples: Written(10, {"once": next(shares)}, {})
+    )
     chosen = run_settings(tmp_path, address, sft_steps=9, look_every=1, workflows_per_problem=1)
     said, progress = list[str](), Silent()
     monkeypatch.setattr(progress, "say", said.append)
