@@ -56,7 +56,7 @@ def measured(command: Sequence[str | Path]) -> Cost:
 
 
 def records(name: str, n: int) -> Iterator[dict[str, Any]]:
-    """``n`` raw records of benchmark ``name`` with different questions."""
+    """Yield ``n`` raw records of benchmark ``name`` with different questions."""
     rng = random.Random(name)
     words = ["".join(rng.choices("etaoinshrdlucmfw", k=rng.randint(2, 9))) for _ in range(5000)]
     sentences = [" ".join(rng.choices(words, k=rng.randint(10, 24))).capitalize() + "." for _ in range(4000)]

@@ -22,7 +22,7 @@ LONGEST = 100  # tokens per reply
 
 
 def prompts(count: int) -> list[list[int]]:
-    """Operator prompts, from all skills in turn."""
+    """Return operator prompts, from all skills in turn."""
     tokenizer = Tokenizer.from_file(str(EXECUTOR / "tokenizer.json"))
     skills = cases(count)
     turns = (members[i : i + 1] for i in range(count) for members in skills.values())
@@ -37,7 +37,7 @@ def with_engine(engine: NanoEngine, ids: list[list[int]]) -> list[list[int]]:
 
 @torch.inference_mode()
 def with_transformers(model: Lfm2ForCausalLM, ids: list[list[int]], size: int) -> list[list[int]]:
-    """Padded batches of prompts of like length, the efficient way to use ``generate``."""
+    """Return padded batches of prompts of like length, the efficient way to use ``generate``."""
     found: dict[int, list[int]] = {}
     order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
     for at in range(0, len(order), size):

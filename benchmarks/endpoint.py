@@ -28,7 +28,7 @@ from aiohttp import web
 
 
 def seconds(body: bytes, median: float, sigma: float) -> float:
-    """Log-normal by the content."""
+    """Draw log-normal seconds by the content."""
     share = (int.from_bytes(hashlib.sha256(body).digest()[:6], "big") + 0.5) / 2**48
     return median * math.exp(sigma * NormalDist().inv_cdf(share))
 
@@ -82,7 +82,7 @@ async def serve(median: float, sigma: float, slots: int, completions: list[dict[
 
 @contextlib.contextmanager
 def endpoint(median: float, sigma: float, slots: int, completions: Path | None = None) -> Iterator[str]:
-    """The address, without ``/v1``, of a server in a process of its own."""
+    """Serve in a process of its own; gives the address, without ``/v1``."""
     command = [sys.executable, __file__, "--median", str(median), "--sigma", str(sigma), "--slots", str(slots)]
     command += ["--completions", str(completions)] if completions else []
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -94,14 +94,14 @@ def endpoint(median: float, sigma: float, slots: int, completions: Path | None =
 
 
 def served_s(address: str, begin: float, end: float) -> float:
-    """Seconds of service between two times, of all places together."""
+    """Sum the seconds of service between two times, of all places together."""
     with urlopen(f"{address}/served") as reply:
         intervals = json.load(reply)
     return math.fsum(max(0.0, min(b, end) - max(a, begin)) for a, b in intervals)
 
 
 def most_at_once(address: str) -> int:
-    """The largest number of calls that were served at one time."""
+    """Count the most calls that were served at one time."""
     with urlopen(f"{address}/served") as reply:
         intervals = json.load(reply)
     changes = sorted([(a, 1) for a, _ in intervals] + [(b, -1) for _, b in intervals])

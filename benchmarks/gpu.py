@@ -34,7 +34,7 @@ ROOM = 1.1
 
 
 def large_policy(device: str) -> Policy:
-    """Qwen2.5-7B with random weights, made on the GPU."""
+    """Make Qwen2.5-7B with random weights on the GPU."""
     architecture = Qwen2Config(
         hidden_size=SHAPE.hidden, intermediate_size=SHAPE.intermediate, num_hidden_layers=SHAPE.layers,
         num_attention_heads=SHAPE.heads, num_key_value_heads=SHAPE.kv_heads, vocab_size=SHAPE.vocabulary,

@@ -40,12 +40,12 @@ class Claim:
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> "Claim":
-        """Inverse of ``as_json``."""
+        """Build a claim from ``as_json``."""
         return cls(math.nan if found["value"] is None else found["value"], found["goal"], found["at_most"])
 
 
 def command_line(description: str | None) -> argparse.ArgumentParser:
-    """A parser with the options of every benchmark; ``report`` takes what it parsed."""
+    """Return a parser with the options of every benchmark; ``report`` takes what it parsed."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--strict", action="store_true", help="end with status 1 if a goal is missed or not measured")
@@ -53,7 +53,7 @@ def command_line(description: str | None) -> argparse.ArgumentParser:
 
 
 def seconds(device: str = "cpu") -> float:
-    """CPU seconds so far; with a GPU, seconds on the clock when it has finished its work."""
+    """Return CPU seconds so far; with a GPU, seconds on the clock when it has finished its work."""
     if not device.startswith("cuda"):
         return time.process_time()
     import torch
@@ -63,7 +63,7 @@ def seconds(device: str = "cpu") -> float:
 
 
 def peak_bytes(device: str = "cpu") -> float:
-    """Most memory used so far: of the process, or allocated on the GPU."""
+    """Return the most memory used so far: of the process, or allocated on the GPU."""
     if not device.startswith("cuda"):
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024.0
     import torch
@@ -77,8 +77,8 @@ def median_seconds(
     warm: bool = True,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, float]:
-    """Median seconds of every side, CPU time unless ``clock`` tells another; each runs once unmeasured where ``warm``,
-    then ``rounds`` times in turn.
+    """Measure median seconds of every side, CPU time unless ``clock`` tells another; each runs once unmeasured where
+    ``warm``, then ``rounds`` times in turn.
     """
     spent: dict[str, list[float]] = {name: [] for name in sides}
     for work in sides.values() if warm else ():
@@ -92,7 +92,7 @@ def median_seconds(
 
 
 def report(title: str, rows: Mapping[str, str], claims: Mapping[str, Claim], given: argparse.Namespace) -> None:
-    """Rows for people, or all as one JSON object for programs."""
+    """Print rows for people, or all as one JSON object for programs."""
     if given.json:
         print(json.dumps({"rows": rows, "claims": {name: claim.as_json() for name, claim in claims.items()}}))
     else:

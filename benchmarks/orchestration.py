@@ -79,7 +79,6 @@ def settings(address: str, slots: int, folder: Path, **more: object) -> Config:
         "training.learning_rate": 1e-9,
         "training.save_every": 0,
         "training.rollout_concurrency": 256,
-        "sandbox.max_workflows": 256,
         "workflow.guidance": ROOT / "config/guidance.yaml",
         "workflow.enhancer": "null",
         "output.output_dir": folder / "checkpoints",
@@ -105,7 +104,7 @@ class Run:
 
 
 async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path) -> Run:
-    """The loop itself. The first ``lookahead`` + 1 steps fill the pipeline and do not count."""
+    """Run the loop itself. The first ``lookahead`` + 1 steps fill the pipeline and do not count."""
     steps = setting.steps + lookahead + 1
     more = {"training.lookahead": lookahead, "training.max_steps": steps + lookahead + 1}
     more["workflow.repairs"] = setting.repairs
@@ -125,7 +124,7 @@ async def steps_of(address: str, setting: Setting, lookahead: int, folder: Path)
             sampling=PLAIN,
             sampler=open_problems(config).sampler,
             prompt=author.prompt,
-            buffer=ExperienceBuffer(BufferConfig(enabled=False), author.policy.embed),
+            buffer=ExperienceBuffer(BufferConfig(top_k=0), author.policy.embed),
             rollout=services.training,
             log=lambda kind, /, **fields: None,
             checkpoint_dir=folder / "steps",
@@ -162,7 +161,7 @@ def rows_of(setting: Setting, runs: dict[int, Run]) -> dict[str, str]:
 
 
 def peer_seconds(setting: Setting, folder: Path) -> float | None:
-    """Seconds in which TRL's loop scores as many rollouts as a step has; None where TRL is not installed."""
+    """Measure the seconds in which TRL's loop scores as many rollouts as a step has; None without TRL."""
     try:
         import trl  # noqa: F401
     except ImportError:
@@ -196,7 +195,7 @@ class Flight:
 
 
 async def fly(address: str, rollouts: int, live: int, folder: Path) -> Flight:
-    more = {"sandbox.max_workflows": live, "training.rollout_concurrency": rollouts, "executor.timeout_s": 600}
+    more = {"training.rollout_concurrency": live, "executor.timeout_s": 600}
     config = settings(address, live, folder, **more)
     problems = open_problems(config).sampler.sample(rollouts)
     async with open_services(config) as services:
@@ -218,7 +217,7 @@ async def fly(address: str, rollouts: int, live: int, folder: Path) -> Flight:
 
 
 def memory_mb() -> float:
-    """The most that this process has held so far."""
+    """Return the most that this process has held so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -48,7 +48,7 @@ def prompts() -> Tokens:
 
 
 def with_engine(engine: LocalEngine | VLLMEngine, ids: Tokens, tokens: int) -> Tokens:
-    """A server is asked for every copy of its own: of one greedy request it would make one sequence."""
+    """Sample with the engine; a server is asked for every copy, as of one greedy request it makes one sequence."""
     if isinstance(engine, LocalEngine):
         groups = engine.generate(ids, GROUP, sampling=Sampling(0), max_new_tokens=tokens)
     else:
@@ -58,7 +58,7 @@ def with_engine(engine: LocalEngine | VLLMEngine, ids: Tokens, tokens: int) -> T
 
 @torch.inference_mode()
 def with_generate(policy: Policy, ids: Tokens, tokens: int) -> Tokens:
-    """Greedy, so the group is made of copies: ``num_return_sequences`` is for sampling."""
+    """Sample greedily, so the group is made of copies: ``num_return_sequences`` is for sampling."""
     policy.model.eval()
     rows = torch.tensor([p for p in ids for _ in range(GROUP)], device=policy.device)
     with policy.generation_weights() as base:
@@ -70,7 +70,7 @@ def with_generate(policy: Policy, ids: Tokens, tokens: int) -> Tokens:
 
 
 def decoding_layout(rows: int, rounds: int) -> dict[str, float]:
-    """CPU seconds of 16 tokens of ``rows`` sequences, after a prefill that is not counted."""
+    """Measure CPU seconds of 16 tokens of ``rows`` sequences, after a prefill that is not counted."""
     shape = Qwen2Config(
         hidden_size=896, num_hidden_layers=24, intermediate_size=4864, num_attention_heads=14, num_key_value_heads=2,
         vocab_size=151_936, tie_word_embeddings=True, bos_token_id=0, eos_token_id=1, pad_token_id=2,
@@ -98,7 +98,7 @@ def decoding_layout(rows: int, rounds: int) -> dict[str, float]:
 
 
 def save(policy: Policy, directory: Path) -> None:
-    """Base model without adapter, and a tokenizer, as a server wants them."""
+    """Save the base model without adapter, and a tokenizer, as a server wants them."""
     policy.model.unload().save_pretrained(directory)
     for file in (ROOT / "llm_as_judge/embedded/weights/policy").glob("token*"):
         shutil.copy(file, directory)

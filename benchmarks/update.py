@@ -82,7 +82,7 @@ SMALL = Workload(2, 2, 20, 5, 5, 9)
 
 
 def random_policy(device: str = "cpu") -> Policy:
-    """Qwen2 with hidden size 256, 4 layers, 8.2 million weights."""
+    """Make a Qwen2 with hidden size 256, 4 layers, 8.2 million weights."""
     config = Qwen2Config(
         hidden_size=256,
         num_hidden_layers=4,
@@ -106,7 +106,7 @@ def random_policy(device: str = "cpu") -> Policy:
 
 
 def embedded_batch(policy: Policy) -> list[Completion]:
-    """Eight workflows for each of eight problems of the embedded run, with its prompts."""
+    """Return eight workflows for each of eight problems of the embedded run, with its prompts."""
     config, draw = load_config(ROOT / "config/embedded.yaml"), Random(0)
     layer1 = Layer1(config.workflow)
     found = []
@@ -125,7 +125,7 @@ def advantages_of(completions: Sequence[Completion]) -> torch.Tensor:
 
 
 def step(policy: Policy, completions: Sequence[Completion], layout: Layout, by_group: bool = False) -> None:
-    """Adds the gradient of one optimiser step."""
+    """Add the gradient of one optimiser step."""
     advantages = advantages_of(completions).to(policy.device)
     normaliser = Normaliser(len(completions), sum(len(c.token_ids) for c in completions))
     batches = [list(range(len(completions)))]
@@ -140,7 +140,7 @@ def step(policy: Policy, completions: Sequence[Completion], layout: Layout, by_g
 
 
 def trl_step(policy: Policy, completions: Sequence[Completion]) -> Callable[[], None]:
-    """TRL's training step on the same model and batch."""
+    """Return TRL's training step on the same model and batch."""
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
@@ -204,7 +204,7 @@ def sides(policy: Policy, completions: Sequence[Completion], with_trl: bool) -> 
 
 
 def measure(row: str, side: str, out: Path, device: str) -> None:
-    """One step in this process: seconds and the megabytes that its peak adds, and its gradient in ``out``."""
+    """Measure one step in this process: seconds and the megabytes that its peak adds, and its gradient in ``out``."""
     policy, completions = subject(row, device)
     # On a GPU kernels are compiled for the shapes of a step, once in a run.
     small = completions if device.startswith("cuda") else SMALL.completions(4096 if row in ROWS else 1000)

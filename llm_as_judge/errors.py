@@ -83,7 +83,7 @@ class SandboxFault(InfrastructureError):
 
 
 def without_key(text: str, key: str, mask: str = "***") -> str:
-    """``text`` with ``mask`` in place of every ``key`` that is not part of a longer word."""
+    """Replace every ``key`` in ``text`` that is not part of a longer word by ``mask``."""
     return re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", mask, text) if len(key) >= _SHORTEST_KEY else text
 
 

@@ -42,7 +42,7 @@ class RunEvent(Event, kw_only=True, frozen=True, tag="run"):
         return _parsed(self.config)
 
     def setting(self, section: str, name: str) -> str:
-        """A setting as text; empty if the log does not contain it."""
+        """Write a setting as text; empty if the log does not contain it."""
         values = self.settings.get(section)
         return str(values.get(name, "")) if isinstance(values, Mapping) else ""
 

@@ -38,7 +38,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def cut(text: str, longest: int) -> str:
-    """At most ``longest`` characters (100 or more): the middle of a longer text is replaced by a mark."""
+    """Cut to at most ``longest`` characters (100 or more): the middle of a longer text is replaced by a mark."""
     if len(text) <= longest:
         return text
     half = (longest - 60) // 2  # the mark takes the rest
@@ -46,7 +46,7 @@ def cut(text: str, longest: int) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """The checksum of a file's content, in hexadecimal."""
+    """Compute the checksum of a file's content, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(1 << 20):
@@ -60,12 +60,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def picked(value: object, names: str) -> dict[str, Any]:
-    """The attributes of ``value`` with these names, which are separated by spaces."""
+    """Pick the attributes of ``value`` with these names, which are separated by spaces."""
     return {name: getattr(value, name) for name in names.split()}
 
 
 def json_text(value: Any, indent: int = 0) -> str:
-    """Plain data, dataclasses and paths as JSON, by default on one line; NaN becomes null."""
+    """Write plain data, dataclasses and paths as JSON, by default on one line; NaN becomes null."""
 
     def plain(value: Any) -> Any:
         return dict(value) if isinstance(value, Mapping) else float(value) if isinstance(value, float) else str(value)
@@ -74,7 +74,7 @@ def json_text(value: Any, indent: int = 0) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty if the file is missing, damaged or something else."""
+    """Read a JSON object; empty if the file is missing, damaged or something else."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -97,7 +97,7 @@ def naming(path: Path, aside: Path | None = None) -> Iterator[None]:
 
 
 def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:
-    """Text of a regular file of at most ``longest`` bytes; raises ``DataError`` if it cannot be read."""
+    """Read the text of a regular file of at most ``longest`` bytes; raises ``DataError`` if it cannot be read."""
     try:
         return read_regular(path, longest)
     except (OSError, UnicodeDecodeError) as error:
@@ -105,7 +105,7 @@ def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:
 
 
 def read_regular(path: Path, longest: int, encoding: str = "utf-8") -> str:
-    """Text of a file; raises ``OSError`` for longer ones, and for pipes and devices, which may never end."""
+    """Read the text of a file; raises ``OSError`` for longer ones, and for pipes and devices, which may never end."""
     if path.exists() and not path.is_file():
         raise OSError("not a regular file")
     if (size := path.stat().st_size) > longest:

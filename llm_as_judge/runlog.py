@@ -62,7 +62,7 @@ class FinishedStep:
     system: str
 
     def members(self) -> Iterator[tuple[RolloutEvent, int, PromptEvent]]:
-        """Each rollout with its number in its group and its prompt, without text if the log lacks it."""
+        """Yield each rollout with its number in its group and its prompt, without text if the log lacks it."""
         numbers = Counter[str]()
         for event in self.rollouts:
             numbers[problem := event.rollout.problem.question.id] += 1
@@ -82,7 +82,7 @@ class EventLog(AbstractContextManager["EventLog"]):
         self._torn = bool(size) and os.pread(self._file, 1, size - 1) != b"\n"
 
     def log(self, event: Event) -> None:
-        """Writes one event. NaN and infinity become null, a rollout takes at most ``ROLLOUT_BYTES``.
+        """Write one event. NaN and infinity become null, a rollout takes at most ``ROLLOUT_BYTES``.
 
         Raises ``OSError`` with the name of the file.
         """
@@ -99,7 +99,7 @@ class EventLog(AbstractContextManager["EventLog"]):
 
 
 def encoded(event: Event) -> bytes:
-    """The event's line without its end."""
+    """Encode the event as a line without its end."""
     if not isinstance(event, RolloutEvent):
         return msgspec.json.encode(plain(event))
     event, line = msgspec.structs.replace(event, rollout=_logged(event.rollout)), b""
@@ -112,7 +112,7 @@ def encoded(event: Event) -> bytes:
 
 
 def _logged(rollout: Rollout) -> Rollout:
-    """What a log has of a rollout: no token ids, no texts of the question, no hidden tests where there are answers."""
+    """Reduce a rollout for the log: no token ids, no texts of the question, no hidden tests where there are answers."""
     question, reference, completion = rollout.problem.question, rollout.problem.reference, rollout.completion
     return replace(
         rollout,
@@ -126,7 +126,7 @@ def _logged(rollout: Rollout) -> Rollout:
 
 
 def bare(rollout: Rollout) -> Rollout:
-    """A rollout without the texts of its calls and of the judge, but with all figures."""
+    """Strip a rollout of the texts of its calls and of the judge, but keep all figures."""
 
     def cut_down(run: Execution) -> Execution:
         return replace(run, calls=tuple(call.bare for call in run.calls))
@@ -140,7 +140,7 @@ def bare(rollout: Rollout) -> Rollout:
 
 
 def plain(event: Event, longest: int | None = None) -> dict[str, Any]:
-    """The event as JSON data, with its kind and time first; ``longest`` as for ``json_data``."""
+    """Return the event as JSON data, with its kind and time first; ``longest`` as for ``json_data``."""
     fields = {name: json_data(getattr(event, name), longest) for name in event.__struct_fields__}
     return {"kind": event.__struct_config__.tag, **fields, "time": event.time or time.time()}
 
@@ -163,7 +163,7 @@ class LogReader:
 
     @classmethod
     def read(cls, path: str | Path) -> "LogReader":
-        """Reads everything but the rollouts; an absent file is an empty log."""
+        """Read everything but the rollouts; an absent file is an empty log."""
         reader = cls(path, rollouts=False)
         for _ in reader.new():
             pass
@@ -211,7 +211,7 @@ class LogReader:
                     yield event
 
     def finished(self) -> Iterator[RunEvent | FinishedStep]:
-        """New sessions, and new steps with their rollouts."""
+        """Yield new sessions, and new steps with their rollouts."""
         for event in self.new():
             if isinstance(event, RunEvent):
                 yield event
@@ -272,15 +272,15 @@ class LogReader:
 
 
 def is_log(path: Path) -> bool:
-    """Whether one of the file's first lines is an event, or no line is complete yet."""
+    """Tell whether one of the file's first lines is an event, or no line is complete yet."""
     with open(path, "rb") as file:
         *lines, rest = file.read(1_000_000).split(b"\n")
     return any(_KIND.search(line, 0, _HEAD) for line in lines) or (not lines and rest[:1] in (b"", b"{"))
 
 
 def find_log(config: Config, run: str | None, *, newest: bool = False) -> Path:
-    """The log of ``run``: a file, a run's name or ``MODEL/NAME``. The default is the configured run, or with ``newest``
-    the log written last.
+    """Find the log of ``run``: a file, a run's name or ``MODEL/NAME``. The default is the configured run, or with
+    ``newest`` the log written last.
 
     Raises ``ConfigError``, with the names of existing runs.
     """
@@ -302,7 +302,7 @@ def find_log(config: Config, run: str | None, *, newest: bool = False) -> Path:
 
 
 def measured(value: Any) -> Any:
-    """``value`` with NaN for null."""
+    """Return ``value`` with NaN for null."""
     if isinstance(value, dict):
         return {name: measured(item) for name, item in value.items()}
     return math.nan if value is None else value
@@ -312,7 +312,7 @@ _KINDS: Mapping[str, type[Event]] = {str(of.__struct_config__.tag): of for of in
 
 
 def json_data(value: Any, longest: int | None = None) -> Any:
-    """``value`` as JSON data; unknown types as ``str``.
+    """Convert ``value`` to JSON data; unknown types to ``str``.
 
     With ``longest``, texts are cut in the middle to that many characters, and lists to a tenth as many items, except
     calls and exchanges, whose figures count. Fields of dataclasses that have their default are left out.

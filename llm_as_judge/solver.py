@@ -64,7 +64,7 @@ class Solution:
         return (*(attempt.execution for attempt in self.attempts), self.execution)
 
     def tokens(self) -> tuple[int, int]:
-        """Prompt and completion tokens of policy and executor together."""
+        """Count prompt and completion tokens of policy and executor together."""
         exchanges = [exchange for run in self.runs for call in run.calls for exchange in call.exchanges]
         read = self.prompt_tokens + sum(exchange.prompt_tokens for exchange in exchanges)
         return read, self.completion_tokens + sum(exchange.completion_tokens for exchange in exchanges)
@@ -146,7 +146,7 @@ class Solver:
         self, question: Question, draw: Draw = REPEATABLE, *, fallback: bool = False,
         on_workflow: Callable[[str], Awaitable[None]] | None = None,
     ) -> Solution:  # fmt: skip
-        """As ``solve``; ``on_workflow`` is called with the workflow before it runs."""
+        """Answer as ``solve``; ``on_workflow`` is called with the workflow before it runs."""
         attempts, repairs = list[Attempt](), self.config.workflow.repairs
         completion = await self._write(_Request(question, draw))
         if completion.verbatim:
@@ -170,7 +170,7 @@ class Solver:
         return Solution(self.checkpoint, source, execution, fell_back, read, completion.written, tuple(attempts))
 
     async def _write(self, own: _Request) -> Completion:
-        """Waits until the policy is free, then writes for all waiting requests with the same sampling parameters."""
+        """Wait until the policy is free, then write for all waiting requests with the same sampling parameters."""
         self._waiting.append(own)
         try:
             async with self._writing:

@@ -14,12 +14,12 @@ Like = Literal[Kind, "choice"]
 
 
 def kind_of(domain: Domain, like: Like | None) -> Kind:
-    """The built-in domain whose rules, limits and workflows apply."""
+    """Return the built-in domain whose rules, limits and workflows apply."""
     return next((kind for kind in DOMAINS if kind == (like or domain)), "qa")
 
 
 def in_order(names: Iterable[Domain]) -> list[Domain]:
-    """The domains of a table, each once: the built-in ones first, then the others by name."""
+    """Order the domains of a table, each once: the built-in ones first, then the others by name."""
     found = set(names)
     return [*(domain for domain in DOMAINS if domain in found), *sorted(found.difference(DOMAINS))]
 

@@ -8,7 +8,7 @@ import verifiers.v1 as vf
 from openai import AsyncOpenAI
 
 from llm_as_judge.integrations.score import RECORD
-from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Attempt, Rollout
 from llm_as_judge_env.taskset import WorkflowData, shared_scorer
 

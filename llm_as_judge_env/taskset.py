@@ -12,13 +12,13 @@ from pydantic import Field
 from llm_as_judge.errors import DataError, InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
-from llm_as_judge.llm.client import derived_seed
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Attempt, Rollout
 
 
 @cache
 def shared_scorer(config: str, overrides: tuple[str, ...]) -> Scorer:
-    """The one of this process for these settings."""
+    """Share one scorer per process for these settings."""
     return Scorer(config, overrides)
 
 
@@ -55,7 +55,7 @@ class WorkflowState(vf.State):
 class WorkflowTask(vf.Task[WorkflowData, WorkflowState, WorkflowTaskConfig]):
     @vf.reward
     async def workflow_reward(self, trace: vf.Trace) -> float:
-        """The five-part reward; terms, accuracy and executor tokens are metrics of the trace, ``facts`` its info.
+        """Give the five-part reward; terms, accuracy and executor tokens are metrics of the trace, ``facts`` its info.
 
         Raises ``InfrastructureError`` for a rollout that could not be scored, ``DataError`` without a reply.
         """
@@ -102,7 +102,7 @@ class WorkflowTaskset(vf.Taskset[WorkflowTask, WorkflowTasksetConfig]):
 
 
 def facts(rollout: Rollout) -> dict[str, Any]:
-    """What became of the last workflow, for people and for models that rewrite prompts.
+    """Tell what became of the last workflow, for people and for models that rewrite prompts.
 
     Nothing of the reference or the hidden tests, both of which a judge's reason may quote: of tests only whether they
     passed, and reference answers in a model's words are masked.

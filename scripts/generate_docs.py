@@ -38,7 +38,7 @@ PAGES = (
 
 
 def settings() -> str:
-    """A table for each section of the configuration."""
+    """Write a table for each section of the configuration."""
     parts = []
     for section, cls in SECTIONS.items():
         rows = [
@@ -50,7 +50,7 @@ def settings() -> str:
 
 
 def lint_codes() -> str:
-    """Every code with its weight and meaning."""
+    """Write every code with its weight and meaning."""
     rows = [
         (code, "error" if fatal else "warning", re.sub(r"__\w+__", r"`\g<0>`", meaning))  # else it turns bold
         for code, (meaning, fatal) in CODES.items()
@@ -59,18 +59,18 @@ def lint_codes() -> str:
 
 
 def operator_lines() -> str:
-    """The documentation as the policy reads it."""
+    """Write the documentation as the policy reads it."""
     return _fenced(catalog.docs())
 
 
 def full_prompt() -> str:
-    """What any instruct model is told of every workflow."""
+    """Write what any instruct model is told of every workflow."""
     text = contract(catalog.OPERATORS, WorkflowConfig().max_calls, "3.11")
     return f"````text\n{text.rstrip()}\n````"
 
 
 def operators() -> str:
-    """A section for each operator: call, result, behaviour, prompts."""
+    """Write a section for each operator: call, result, behaviour, prompts."""
     return "\n\n".join(_operator(name) for name in catalog.OPERATORS)
 
 
@@ -84,7 +84,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 
 
 def _yaml_text(value: Any) -> str:
-    """``value`` on one line, as written in a file."""
+    """Return ``value`` on one line, as written in a file."""
     if isinstance(value, Path):
         return str(value)
     plain = list(value) if isinstance(value, tuple) else value
@@ -175,7 +175,7 @@ async def _prompts(name: str) -> list[str]:
 
 
 def render(page: str) -> str:
-    """``page`` with every generated block as the code has it; raises ``ConfigError`` for a name there is not."""
+    """Render ``page`` with every generated block as the code has it; raises ``ConfigError`` for a name there is not."""
 
     def block(found: re.Match[str]) -> str:
         name = found.group(1)

@@ -1,6 +1,7 @@
 """Lower layers never import higher ones, and torch stays where it belongs; every import is read."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -11,26 +12,9 @@ TABLES = tables(__file__)
 PACKAGE = "llm_as_judge"
 ROOT = Path(__file__).parents[1]
 
+_ROWS = re.findall(r"^\| (\d+) \| (.*?) \|", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
 #: Every folder, and every file beside them, lies in one layer.
-LAYERS = {
-    name: layer
-    for layer, names in enumerate(
-        (
-            "types errors",
-            "files events runlog config answers",
-            "llm sandbox operators rewards",
-            "judging workflow data policy",
-            "rl",
-            "evaluation",
-            "views embedded",
-            "assembly",
-            "grpo_trainer solver",
-            "commands",
-            "integrations",
-        )
-    )
-    for name in names.split()
-}
+LAYERS = {name: int(layer) for layer, names in _ROWS for name in re.findall(r"`([\w.]+)`", names)}
 TORCH_ALLOWED = ("policy", "rl", "embedded")
 TORCH_FAMILY = {"torch", "transformers", "peft", "accelerate", "safetensors"}
 

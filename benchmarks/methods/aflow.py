@@ -69,13 +69,13 @@ class Tree:
 
 class Editor(Protocol):
     async def edit(self, parent: Node, children: Sequence[Node]) -> Edit | None:
-        """One change of ``parent`` that differs from those that made ``children``; None if there is no other."""
+        """Make one change of ``parent`` that differs from those that made ``children``; None if there is no other."""
 
 
 async def grow(
     root: str, editor: Editor, trial: Callable[[str], Awaitable[Sequence[Group]]], budget: int, rng: Random
 ) -> Tree:
-    """Stops before a trial that, at the mean cost so far, would exceed ``budget``; the root is always tried."""
+    """Grow the tree until a trial would, at the mean cost so far, exceed ``budget``; the root is always tried."""
     nodes, ended, spent = list[Node](), set[int](), 0
 
     async def add(text: str, parent: int | None = None, what: str = "") -> int:
@@ -97,7 +97,7 @@ async def grow(
 
 
 def select(nodes: Sequence[Node], ended: Collection[int], rng: Random) -> int:
-    """AFlow's soft mixed probability over the best nodes that can still be changed (section 4.2)."""
+    """Select by AFlow's soft mixed probability over the best nodes that can still be changed (section 4.2)."""
     best = sorted((i for i in range(len(nodes)) if i not in ended), key=lambda i: -nodes[i].score)[:BEST]
     weights = [math.exp(SHARPNESS * 100 * (nodes[i].score - nodes[best[0]].score)) for i in best]
     odds = [UNIFORM / len(best) + (1 - UNIFORM) * weight / sum(weights) for weight in weights]
@@ -109,7 +109,7 @@ def first_round(domain: Domain) -> str:
 
 
 def edits(recipe: recipes.Recipe, domain: Domain, operators: Collection[str]) -> list[recipes.Recipe]:
-    """Every recipe that differs from ``recipe`` in one part: the draft, the way drafts become one, or what follows."""
+    """List all recipes that differ from ``recipe`` in one part: the draft, the way drafts become one, what follows."""
 
     def parts(one: recipes.Recipe) -> tuple[object, ...]:
         return one.draft, (one.samples, one.ensemble, one.early_end), one.after

@@ -50,7 +50,7 @@ class Bags:
         self._rarity = torch.tensor([math.log(len(questions) / n) + 1 for n in found.values()])
 
     def __call__(self, questions: Sequence[Question]) -> Tensor:
-        """[N, words], rows of length 1."""
+        """Embed texts as [N, words], rows of length 1."""
         made = torch.zeros(len(questions), len(self._column))
         for row, question in zip(made, questions, strict=True):
             for word, count in words(question).items():
@@ -101,7 +101,7 @@ async def run(config: Config, budget: int, limit: int | None) -> None:
     async with open_services(config, judging=False) as services:
         while spent < budget and len(questions) < len(training):
             drawn = training[len(questions) : len(questions) + SWEEP]
-            matrix = await measure(drawn, services.official, plans=names)
+            matrix = await measure(drawn, services.official, shapes=names)
             for problem, group in zip(drawn, matrix.problems, strict=True):
                 questions.append(problem.question)
                 right.append([float(verdict.correct is True) for verdict in group.verdicts])

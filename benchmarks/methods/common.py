@@ -12,7 +12,7 @@ from llm_as_judge.types import Group
 
 
 def arguments(description: str, **own: str) -> tuple[Any, ...]:
-    """The configuration, the executor tokens that the method may use, the number of problems it is measured on.
+    """Return the configuration, the executor tokens that the method may use, the number of problems it is measured on.
 
     After them the values of the method's ``own`` options, which are given with their help.
     """
@@ -28,7 +28,7 @@ def arguments(description: str, **own: str) -> tuple[Any, ...]:
 
 
 def report(name: str, groups: Sequence[Group], tokens: int) -> None:
-    """Prints one line: accuracy in percent with its interval, and tokens used and needed per problem."""
+    """Print one line: accuracy in percent with its interval, and tokens used and needed per problem."""
     found = row(name, groups)
     share = found.overall
     right = f"{100 * share.value:.1f} % right [{100 * share.low:.0f}-{100 * share.high:.0f}] of {share.n} problems"

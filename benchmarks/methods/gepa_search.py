@@ -79,7 +79,7 @@ class Form:
     kind: str = "domains"
 
     def name(self, domain: str) -> str:
-        """The text that problems of ``domain`` depend on."""
+        """Name the text that problems of ``domain`` depend on."""
         return "all" if self.kind == "all" else domain
 
     def first(self, domains: Iterable[str]) -> dict[str, str]:
@@ -88,11 +88,11 @@ class Form:
         return {domain: "" if self.kind == "instructions" else first_round(domain) for domain in domains}
 
     def source(self, candidate: Mapping[str, str], question: Question) -> str:
-        """The workflow for ``question``."""
+        """Return the workflow for ``question``."""
         return first_round(question.domain) if self.kind == "instructions" else candidate[self.name(question.domain)]
 
     def within(self, parts: RolloutParts, candidate: Mapping[str, str]) -> RolloutParts:
-        """``parts`` with the candidate's Layer 2, if it has one."""
+        """Return ``parts`` with the candidate's Layer 2, if it has one."""
         if self.kind != "instructions":
             return parts
         runner = copy.copy(parts.runner)
@@ -101,7 +101,7 @@ class Form:
 
 
 def for_all(text: str) -> str:
-    """The workflow ``text`` with a signature that suits every domain."""
+    """Give the workflow ``text`` a signature that suits every domain."""
     return re.sub(r"problem: str(, entry_point: str)?\)", 'problem: str, entry_point: str = "")', text)
 
 
@@ -119,7 +119,7 @@ class Adapter:
     known: dict[tuple[str, str], Rollout] = field(default_factory=dict)  # by workflow and problem
 
     def ended(self, budget: int) -> bool:
-        """Whether ``budget`` is spent, or nothing new was run in the last rounds."""
+        """Tell whether ``budget`` is spent, or nothing new was run in the last rounds."""
         self.idle = self.idle + 1 if self.tokens == self.before else 0
         self.before = self.tokens
         return self.tokens >= budget or self.idle > IDLE
@@ -222,7 +222,7 @@ def prompt(form: Form, rules: str, name: str, text: str, examples: Sequence[Mapp
 
 
 async def search(config: Config, budget: int, parts: RolloutParts, propose: Propose, form: Form = Form()) -> Any:
-    """What gepa found with ``budget`` executor tokens, and the adapter."""
+    """Search with gepa for ``budget`` executor tokens; returns what it found, and the adapter."""
     drawn = open_problems(config, measured=False).sampler.sample(4 * (TRAINING + VALIDATION))
     problems = list({problem.question.id: problem for problem in drawn}.values())
     adapter = Adapter(parts, propose, asyncio.get_running_loop(), form)

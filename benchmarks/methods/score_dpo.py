@@ -51,14 +51,14 @@ class Pair:
 
 
 def scaled(total: float, weights: Mapping[str, float]) -> float:
-    """A reward on a scale from 0 (the lowest possible) to 1 (the highest), clipped."""
+    """Scale a reward from 0 (the lowest possible) to 1 (the highest), clipped."""
     low = sum(TERMS[name].sign * weight * TERMS[name].worst for name, weight in weights.items())
     high = sum(RIGHT * weight for name, weight in weights.items() if TERMS[name].sign > 0)
     return min(1.0, max(0.0, (total - low) / (high - low)))
 
 
 def pairs_of(groups: Sequence[Group], weights: Mapping[str, float]) -> Iterator[Pair]:
-    """Every two scored workflows of a problem with different scores."""
+    """Yield every two scored workflows of a problem with different scores."""
     for group in groups:
         scored = [(scaled(r.reward.total, weights), r) for r in group.rollouts if r.reward.total is not None]
         for one, other in combinations(scored, 2):
@@ -68,21 +68,21 @@ def pairs_of(groups: Sequence[Group], weights: Mapping[str, float]) -> Iterator[
 
 
 def log_probabilities(policy: Policy, pairs: Sequence[Pair]) -> Tensor:
-    """log pi of the chosen and the rejected completions. [2, pairs]"""
+    """Compute log pi of the chosen and the rejected completions. [2, pairs]"""
     completions = [pair.chosen for pair in pairs] + [pair.rejected for pair in pairs]
     scores = score(policy.base, completions, PLAIN, "padded")
     return (scores.logprobs * scores.mask).sum(-1).view(2, -1)
 
 
 def score_dpo_loss(logratios: Tensor, pairs: Sequence[Pair]) -> Tensor:
-    """``logratios`` [2, pairs] are log pi/pi_ref; with scores 1 and 0 this is DPO's loss."""
+    """Compute the loss of ``logratios`` [2, pairs], log pi/pi_ref; with scores 1 and 0 it is DPO's."""
     chosen = torch.tensor([pair.chosen_score for pair in pairs], device=logratios.device)
     rejected = torch.tensor([pair.rejected_score for pair in pairs], device=logratios.device)
     return -logsigmoid(BETA * (chosen * logratios[0] - (1 - rejected) * logratios[1])).mean()
 
 
 def learn(policy: Policy, optimizer: torch.optim.Optimizer, pairs: Sequence[Pair], size: int, clip: float) -> float:
-    """One pass over ``pairs``, ``size`` in a step; the reference is the policy at its start. Returns the mean loss."""
+    """Learn from ``pairs`` once, ``size`` in a step; the reference is the policy before. Returns the mean loss."""
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     with torch.no_grad():
         references = [log_probabilities(policy, batch) for batch in batches]
@@ -98,7 +98,7 @@ def learn(policy: Policy, optimizer: torch.optim.Optimizer, pairs: Sequence[Pair
 
 
 async def sample(author: PolicyAuthor, problems: Sequence[Problem], parts: RolloutParts, seed: int) -> list[Group]:
-    """A group of workflows for each problem, run, judged and rewarded."""
+    """Sample a group of workflows for each problem; they are run, judged and rewarded."""
     config, prompts = author.config, [author.prompt(problem.question) for problem in problems]
     author.engine.sync(author.policy, seed)
     written = author.engine.generate(

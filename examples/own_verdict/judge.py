@@ -2,7 +2,7 @@
 
 
 def is_right(completions, ground_truth, **kwargs):
-    """A score in [0, 1] for each answer that a workflow returned; None leaves one open.
+    """Give each returned answer a score in [0, 1]; None leaves one open.
 
     ``ground_truth`` is the field "answer" of the problem, None without one. Other arguments: prompts, workflows (their
     code), id, domain, dataset. An async function may ask a model.
@@ -17,5 +17,5 @@ def score(answer, truth):
 
 
 def brevity(completions, **kwargs):
-    """A term of the reward: here ``completions`` are the workflows that the policy wrote."""
+    """Compute a term of the reward: here ``completions`` are the workflows that the policy wrote."""
     return [1.0 if len(text) < 600 else 0.0 for text in completions]

@@ -60,7 +60,7 @@ def effort(seconds: float = EFFORT_CPU_S) -> Iterator[Effort]:
 
 
 def equal(a: Tree, b: Tree) -> bool:
-    """Whether two formulas are proved to have the same value for all values of their symbols."""
+    """Tell whether two formulas are proved to have the same value for all values of their symbols."""
     if a == b:
         return True
     x, y = exact(a), exact(b)
@@ -71,7 +71,7 @@ def equal(a: Tree, b: Tree) -> bool:
 
 
 def _agree(a: Tree, b: Tree) -> bool:
-    """Whether both have the same value at a few fixed points."""
+    """Tell whether both have the same value at a few fixed points."""
     draw, names = random.Random(20), sorted(symbols(a) | symbols(b))
     for _ in range(_POINTS):
         at = {name: draw.uniform(0.3, 2.7) for name in names}
@@ -88,7 +88,7 @@ class _Worker:
     ended = ""  # why the process gave no reply; empty if the request itself ended it
 
     def ask(self, request: Mapping[str, Any], cpu_s: float) -> tuple[bool | None, float]:
-        """Whether it is the same (None: not decided), and the processor seconds used."""
+        """Tell whether it is the same (None: not decided), and the processor seconds used."""
         line: bytes | None = b""
         self.ended = ""
         try:
@@ -119,7 +119,7 @@ class _Worker:
             raise OSError(f"it did not start within {_START_LIMIT_S:g} s; is sympy installed?")
 
     def _line(self, limit_s: float) -> bytes | None:
-        """One line of the process; empty if it has ended, None if the time is up."""
+        """Read one line of the process; empty if it has ended, None if the time is up."""
         assert self.process is not None and self.process.stdout is not None
         ready, _, _ = select.select([self.process.stdout], [], [], limit_s)
         return self.process.stdout.readline() if ready else None
@@ -145,7 +145,7 @@ def _close() -> None:
 
 
 def proved(a: Tree, b: Tree) -> bool:
-    """Whether sympy proves, within the effort that is left, that two formulas are equal."""
+    """Tell whether sympy proves, within the effort that is left, that two formulas are equal."""
     left = _effort.get() or Effort(PROOF_CPU_S)
     if (known := _known.get((a, b))) is not None:
         return known
@@ -168,7 +168,7 @@ def proved(a: Tree, b: Tree) -> bool:
 
 
 def verified(reply: str, golds: Sequence[str]) -> bool:
-    """Whether math-verify takes ``reply`` in ``VERIFY_CPU_S``; ``InfrastructureError`` if the process failed."""
+    """Tell whether math-verify takes ``reply`` in ``VERIFY_CPU_S``; ``InfrastructureError`` if the process failed."""
     worker = _idle.get()
     try:
         same, _ = worker.ask({"reply": reply, "golds": list(golds)}, VERIFY_CPU_S)

@@ -68,7 +68,7 @@ def _zero(difference: Any) -> bool:
 
 
 def verify(reply: str, golds: list[str]) -> bool:
-    """Whether math-verify takes the reply for one of ``golds``; its limits on wall-clock time are not used."""
+    """Tell whether math-verify takes the reply for one of ``golds``; its limits on wall-clock time are not used."""
     math_verify: Any = importlib.import_module("math_verify")
     said = math_verify.parse(reply, parsing_timeout=None)
     wanted = (math_verify.parse(rf"\boxed{{{gold}}}", parsing_timeout=None) for gold in golds)

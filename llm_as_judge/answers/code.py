@@ -46,23 +46,23 @@ _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 
 
 def blocks(text: str) -> list[str]:
-    """All fenced blocks of a reply; the last one may be open."""
+    """Return all fenced blocks of a reply; the last one may be open."""
     return [str(block).strip("\r\n").rstrip() for block in _ANY.findall(text)]
 
 
 def last_block(text: str) -> str:
-    """Source of a reply: the last fenced block, closed or not, else the text itself."""
+    """Return the source of a reply: the last fenced block, closed or not, else the text itself."""
     found = blocks(text)
     return found[-1] if found else text.strip("\r\n").rstrip()
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` may be a function's name. Longer ones would make a pattern that takes long to compile."""
+    """Tell whether ``text`` may be a function's name. Longer ones would make a pattern that takes long to compile."""
     return len(text) <= 200 and text.isidentifier() and not keyword.iskeyword(text)
 
 
 def defines(source: str, name: str) -> bool:
-    """Whether ``source`` has a function, a class or a variable of that name; as a program, whether it prints."""
+    """Tell whether ``source`` has a function, a class or a variable of that name; as a program, whether it prints."""
     if name == PROGRAM:
         return _PRINTS.search(source) is not None
     if not is_name(name):
@@ -71,7 +71,7 @@ def defines(source: str, name: str) -> bool:
 
 
 def defining_block(text: str, name: str, prompt: str = "") -> str:
-    """Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
+    """Find the Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
 
     Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, HTML or a
     JSON string, or the function that begins in ``prompt`` and ends in the reply; else the last block or the text.
@@ -94,7 +94,7 @@ def defining_block(text: str, name: str, prompt: str = "") -> str:
 
 
 def _parts(text: str) -> Iterator[list[str]]:
-    """The ways to find the code in a text: in fences, in runs of its lines, in indented ones."""
+    """Find the code in a text in three ways: in fences, in runs of its lines, in indented ones."""
     yield [match.group(2).rstrip() for match in _LINES.finditer(text)]
     yield blocks(text)
     yield _runs(text)
@@ -102,14 +102,14 @@ def _parts(text: str) -> Iterator[list[str]]:
 
 
 def _indented(text: str) -> list[str]:
-    """Indented lines after an empty one."""
+    """Find indented lines after an empty one."""
     lines = groupby(f"\n{text}".split("\n"), lambda line: not line.strip() or line[0].isspace())
     runs = ([*part] for inside, part in lines if inside)
     return ["\n".join(run).strip("\n").rstrip() for run in runs if not run[0].strip()]
 
 
 def _chosen(found: Sequence[str], name: str) -> str:
-    """The last of the parts that are Python and define ``name``, after those with what it uses; empty for none.
+    """Choose the last of the parts that are Python and define ``name``, after those with what it uses; empty for none.
 
     Of programs it is the last one that reads input, if any does. A part that needs a program only shows its use; lines
     of an earlier part, if not a program without its last lines, only explain it.
@@ -133,7 +133,7 @@ def _chosen(found: Sequence[str], name: str) -> str:
 
 
 def _used(place: int, names: Sequence[tuple[set[str], set[str]]]) -> list[int]:
-    """The parts that bind a name which the part at ``place``, or one of them, uses and lacks; the nearest before it."""
+    """Find the nearest parts before ``place`` that bind a name which the part there, or one of them, uses and lacks."""
     used, (bound, loaded) = list[int](), names[place]
     others = [*reversed(range(place)), *range(place + 1, len(names))]
     while missing := loaded - bound - BUILTINS:
@@ -147,7 +147,7 @@ def _used(place: int, names: Sequence[tuple[set[str], set[str]]]) -> list[int]:
 
 
 def _binds(source: str, name: str) -> bool:
-    """Whether the code gives ``name`` a value that does not need it. A function that does nothing is a signature."""
+    """Tell whether code gives ``name`` a value that does not need it. A function that does nothing is a signature."""
     for node in ast.walk(quiet_parse(source)):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() if node.name == name:
@@ -160,7 +160,7 @@ def _binds(source: str, name: str) -> bool:
 
 
 def _prints(source: str) -> bool:
-    """Whether what runs outside functions prints, or uses a function or class of a source that prints."""
+    """Tell whether what runs outside functions prints, or uses a function or class of a source that prints."""
     try:
         body = quiet_parse(source, LONGEST_PARSED).body
         own = [node.name for node in body if isinstance(node, _DEFINITIONS)]
@@ -174,14 +174,14 @@ def _prints(source: str) -> bool:
 
 
 def _is_idle(node: ast.stmt) -> bool:
-    """Whether a statement only reads, ``[DONE]`` or ``Note: x``, or raises."""
+    """Tell whether a statement only reads, ``[DONE]`` or ``Note: x``, or raises."""
     idle = isinstance(node, (ast.Expr, ast.Pass)) or (isinstance(node, ast.AnnAssign) and node.value is None)
     quiet = idle and not any(isinstance(part, (ast.Call, ast.Yield)) for part in ast.walk(node))
     return quiet or isinstance(node, ast.Raise)
 
 
 def _runs(text: str) -> list[str]:
-    """The code in a text, whatever is around it: runs of statements that are Python and do something."""
+    """Find the code in a text, whatever is around it: runs of statements that are Python and do something."""
     lines = _STATEMENT.split(text if parses(text) else _EDGES.sub("", text))[-_MOST_STATEMENTS:]
     runs, place = [list[str]()], 0
     while place < len(lines):
@@ -197,12 +197,12 @@ def _runs(text: str) -> list[str]:
 
 
 def names_in(*nodes: ast.AST) -> set[str]:
-    """The variables in the nodes."""
+    """Return the variables in the nodes."""
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def names_of(source: str) -> tuple[set[str], set[str]]:
-    """The names that a source gives a value anywhere, and those that it reads. Raises ``SyntaxError``."""
+    """Return the names that a source gives a value anywhere, and those that it reads. Raises ``SyntaxError``."""
     bound, loaded = set[str](), set[str]()
     for node in ast.walk(quiet_parse(source)):
         match node:
@@ -218,14 +218,14 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
 
 
 def first_block(text: str) -> str:
-    """Source of a completion: its first closed Python block, else the text as it is."""
+    """Return source of a completion: its first closed Python block, else the text as it is."""
     opening = _OPENING.search(text)
     closing = _CLOSING.search(text, opening.end()) if opening else None
     return text[opening.end() : closing.start()] if opening and closing else text
 
 
 def quiet_parse(source: str, longest: int | None = None) -> ast.Module:
-    """``ast.parse`` without the warnings that Python gives about a foreign text.
+    """Call ``ast.parse`` without the warnings that Python gives about a foreign text.
 
     Raises ``SyntaxError``, also for NUL bytes, half surrogate pairs and texts that are nested too deeply or have more
     than ``longest`` characters.
@@ -239,7 +239,7 @@ def quiet_parse(source: str, longest: int | None = None) -> ast.Module:
 
 @contextmanager
 def one_error() -> Iterator[None]:
-    """Whatever Python raises about a text, as ``SyntaxError`` with ``msg`` and ``lineno``."""
+    """Raise whatever Python raises about a text as ``SyntaxError`` with ``msg`` and ``lineno``."""
     try:
         yield
     except (ValueError, RecursionError, MemoryError) as error:
@@ -248,7 +248,7 @@ def one_error() -> Iterator[None]:
 
 
 def parses(source: str) -> bool:
-    """Whether ``source`` is Python of at most ``LONGEST_PARSED`` characters."""
+    """Tell whether ``source`` is Python of at most ``LONGEST_PARSED`` characters."""
     try:
         quiet_parse(source, LONGEST_PARSED)
     except SyntaxError:

@@ -60,7 +60,7 @@ _CODE = re.compile(r"0\d+|\d*\.\d*0|\d+E\d+", re.IGNORECASE)
 
 
 def equivalent(a: str, b: str, domain: Kind) -> bool:
-    """Whether two answers are certainly the same. Symmetric, without tolerance."""
+    """Tell whether two answers are certainly the same. Symmetric, without tolerance."""
     if domain == "code":
         return bool(a.strip()) and last_block(a) == last_block(b)
     if domain == "qa":
@@ -88,7 +88,7 @@ def _same_text(text: str, reference: str) -> bool:
 
 
 def _qa_form(text: str) -> str:
-    """Plain words in lower case without an article and signs between them, dates in one order; outer signs stay."""
+    """Write plain words in lower case without article and signs between them, dates in one order; outer signs stay."""
     text = _DROPPED.sub("", text.strip())
     bare = text.strip(EDGES + " ") or text
     if date := _DATE.fullmatch(bare):
@@ -106,13 +106,13 @@ def _qa_form(text: str) -> str:
 
 
 def _lower(word: str, least: int) -> str:
-    """A word in lower case, unless capitals may tell it from another: inner ones, all of a short word."""
+    """Write a word in lower case, unless capitals may tell it from another: inner ones, all of a short word."""
     plain = len(word) >= least and (word.islower() or word.istitle() or (word.isupper() and len(word) > 4))
     return word.casefold() if plain or word in ("AM", "PM") else word
 
 
 def _lowered(text: str, reference: str) -> bool:
-    """Whether a word that the reference capitalises is not capitalised in ``text``."""
+    """Tell whether a word that the reference capitalises is not capitalised in ``text``."""
     words = zip(reversed(text.split()), reversed(reference.split()), strict=False)
     return any(g[:1].isupper() and s.lstrip(EDGES)[:1].islower() for s, g in words if g.lower() not in _ARTICLES)
 
@@ -121,7 +121,7 @@ def compare(
     answer: str, references: Sequence[str], domain: Kind, question: str = "", *, cut_off: bool = False,
     any_mark: bool = False, effort_s: float = algebra.EFFORT_CPU_S,
 ) -> Comparison:  # fmt: skip
-    """Whether the answer, or what its reply states, is one of the references. Never raises.
+    """Tell whether the answer, or what its reply states, is one of the references. Never raises.
 
     With the ``question``, a formula copied from it is not an answer, units must be those asked for, and lists may
     come in any order if all solutions are asked for. Of a ``cut_off`` reply only a closed box or tag counts. With
@@ -138,7 +138,7 @@ def compare(
 
 
 def matches(answer: str, references: Sequence[str], domain: Kind, question: str = "") -> bool:
-    """Whether ``compare`` finds the answer to be one of the references."""
+    """Tell whether ``compare`` finds the answer to be one of the references."""
     return compare(answer, references, domain, question) == "same"
 
 
@@ -163,7 +163,7 @@ def _accepted(answer: str, golds: Sequence[str], domain: Kind, question: str, cu
 
 
 def _readings(answer: str, domain: Kind, question: str, cut_off: bool) -> tuple[str, ...]:
-    """The whole answer as given, if it is short enough, and what it states."""
+    """Return the whole answer as given, if it is short enough, and what it states."""
     stated = statement(answer, domain, question)
     if cut_off:  # what was stated may be continued, except in a closed box or tag
         return () if stated is None or not re.search(r"[}>]\W*\Z", answer[-20:]) else (stated,)
@@ -175,7 +175,7 @@ def _readings(answer: str, domain: Kind, question: str, cut_off: bool) -> tuple[
 
 
 def _gold(reference: str, question: str) -> tuple[str, ...]:
-    """A reference as it is and as it is stated, each also without a noun of the question: ``17\\text{ apples}``."""
+    """Return a reference as it is and as stated, each also without a noun of the question: ``17\\text{ apples}``."""
     golds = []
     for text in (reference, last_boxed(reference) or statement(reference, "math")):
         if text is not None and len(text) <= _LONGEST_FORMULA:
@@ -205,7 +205,7 @@ def _same_qa(text: str, reference: str, question: str) -> bool:
 
 
 def _fact(reply: str, reference: str, question: str) -> bool:
-    """Whether the last sentence of a reply is the question's own statement about ``reference``.
+    """Tell whether the last sentence of a reply is the question's own statement about ``reference``.
 
     As "The Berlin Wall fell in 1989." and "Yes, both are American.". Of a choice that the question names ("Which is
     older, A or B?") only what stands before it is asked.
@@ -255,7 +255,7 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
 
 
 def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
-    """``said`` without the unit that the question asks for; None if its name or unit is not the one asked for."""
+    """Return ``said`` without the unit that the question asks for; None if its name or unit is not the one asked."""
     if not question:
         if said.text.endswith("°") and gold.unit is None:
             return None
@@ -277,7 +277,7 @@ def _as_asked(said: Value, gold: Value, question: str) -> Value | None:
 
 
 def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool:
-    """``40`` and ``40%`` if percents are asked for, ``5`` and ``5 cents`` if cents are."""
+    """Equate ``40`` and ``40%`` if percents are asked for, ``5`` and ``5 cents`` if cents are."""
     if said is None or gold is None or (said.unit is None) == (gold.unit is None):
         return False
     unit = said.unit or gold.unit
@@ -289,14 +289,14 @@ def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool
 
 
 def _copied(answer: str, gold: str, question: str) -> bool:
-    """Whether an answer in other signs than the reference's stands in the question."""
+    """Tell whether an answer in other signs than the reference's stands in the question."""
     shown = answer.rpartition("=")[2].strip()
     bare, _ = split_unit(shown) or (shown, None)
     return tight(bare) in tight(clean(question[-LONGEST_REPLY:])) and form_of(shown) != form_of(gold)
 
 
 def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:
-    """Whether an answer has a unit that neither the reference nor the question asks for, or lacks an unasked one."""
+    """Tell whether an answer has a unit that neither reference nor question asks for, or lacks an unasked one."""
     unit, wanted = (None if value is None else value.unit for value in (said, gold))
     if not question or said is None or (unit is None) == (wanted is None):
         return False

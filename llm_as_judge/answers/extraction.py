@@ -81,7 +81,7 @@ _LISTED = re.compile(r"(?:^|[\s(])([A-J])[).:]\s*([^\n]{1,200}?)(?=\s*(?:\n|$|[\
 
 
 def visible(text: str) -> str:
-    """The end of a reply without thinking, with single spaces."""
+    """Return the end of a reply without thinking, with single spaces."""
     text = text[-4 * LONGEST_REPLY :].rsplit("</think>", 1)[-1]
     text = "\n".join(" ".join(line.split()) for line in re.sub(r"(?<=\d)\.\.\.", "\u2026", text).split("\n"))
     text = re.sub(r"\\\[\s((?:[^\n\\]|\\[^\n\[\]]){1,300}?)\.?\s\\\]", r"\\[ \1 \\]", text)
@@ -89,14 +89,14 @@ def visible(text: str) -> str:
 
 
 def extract_answer(text: str, domain: Kind) -> str:
-    """The statement of a reply or, without one, the whole text; for code, the source without its markdown fence."""
+    """Return a reply's statement or, without one, the whole text; for code, the source without its markdown fence."""
     if domain == "code":
         return last_block(text)
     return statement(text, domain) or visible(text).strip("*").strip()
 
 
 def statement(text: str, domain: Kind, question: str = "") -> str | None:
-    """What a reply states as its answer after some lead or in some markup; None if it states nothing that way."""
+    """Find what a reply states as its answer after some lead or in some markup; None if it states nothing that way."""
     text = visible(text)
     while closing := _CLOSING.search(text, max(0, len(text) - 80)):
         text = text[: closing.start()].rstrip(" \n.,") or text[closing.end() :]
@@ -107,7 +107,7 @@ def statement(text: str, domain: Kind, question: str = "") -> str | None:
 
 
 def disputed(value: str, before: str, question: str) -> bool:
-    """Whether a mark or a sentence of what a reply says ``before`` states another value."""
+    """Tell whether a mark or a sentence of what a reply says ``before`` states another value."""
     others = [content for _, _, content in marks(before)]
     for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(_NUMBERING.sub("", before))):
         label = _QA_LEAD.match(said)
@@ -121,7 +121,7 @@ def disputed(value: str, before: str, question: str) -> bool:
 
 
 def _differ(value: str, other: str) -> bool:
-    """Whether two statements are of different values."""
+    """Tell whether two statements are of different values."""
     value, other = value.strip(" .;$*"), other.strip(" .;$*")
     if (name := re.match(r"\w ?=", other)) and name.group() != value[: name.end()]:
         return False
@@ -131,7 +131,7 @@ def _differ(value: str, other: str) -> bool:
 
 
 def closing_sentence(text: str) -> tuple[str, str]:
-    """The last sentence of ``text`` or, after a calculation, its conclusion; and what is before it."""
+    """Return the last sentence of ``text`` or, after a calculation, its conclusion; and what is before it."""
     text = text[-2 * _LONGEST_LEAD :]
     ends = [0, 0, *(found.end() for found in _SENTENCE_END.finditer(text))]
     before, lead = text[ends[-2] : ends[-1]], text[ends[-1] :]
@@ -141,7 +141,7 @@ def closing_sentence(text: str) -> tuple[str, str]:
 
 
 def supports(before: str, question: str, *values: str) -> bool:
-    """Whether a value that no words lead to may follow ``before``: a calculation, the value itself or a heading."""
+    """Tell whether a value that no words lead to may follow ``before``: a calculation, the value or a heading."""
     if "?" in before or before.startswith("|"):  # a question, a table
         return False
     parts = [_DIGITS.findall(value[:_LONGEST_LEAD]) or [value.strip(" .$*")] for value in values if value]
@@ -159,14 +159,14 @@ def supports(before: str, question: str, *values: str) -> bool:
 
 
 def marks(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and content of each tag, ``####`` line and run of boxes."""
+    """Find start, end and content of each tag, ``####`` line and run of boxes."""
     formal = [(found.start(), found.end(), found[1] or found[2] or "") for found in _FORMAL.finditer(text)]
     boxes = [box for box in _boxes(text) if not any(start <= box[0] < end for start, end, _ in formal)]
     return sorted(formal + boxes)
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too); None without one.
+    r"""Find the content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too), or None.
 
     Boxes that only ``and``, ``or`` or a comma separates are one answer, joined by ``, `` or ``or``.
     """
@@ -174,7 +174,7 @@ def last_boxed(text: str) -> str | None:
 
 
 def _boxes(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and content of each run of boxes."""
+    """Find start, end and content of each run of boxes."""
     closing = _closing_braces(text)
     runs: list[tuple[int, int, str]] = []
     for found in _BOX.finditer(text):
@@ -196,7 +196,7 @@ def _boxes(text: str) -> list[tuple[int, int, str]]:
 
 
 def _closing_braces(text: str) -> dict[int, int]:
-    """Position of the closing brace for each opening one."""
+    """Map each opening brace to the position of its closing one."""
     closing, opened = {}, []
     for found in _BRACE.finditer(text):
         if found.group() == "{":
@@ -207,7 +207,7 @@ def _closing_braces(text: str) -> dict[int, int]:
 
 
 def _marked(text: str, question: str) -> tuple[str, int] | None:
-    r"""The content of a closing mark, with a unit that follows it (``\boxed{40}\%`` is 40 %), and where it starts."""
+    r"""Find the content of a closing mark, with a unit after it (``\boxed{40}\%`` is 40 %), and where it starts."""
     found = marks(text)
     if not found:
         return None
@@ -244,13 +244,13 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
 
 
 def amount(sentence: str, question: str) -> str | None:
-    """``150`` of "Ben has 150 pages left to read.", if the words around the only number are the question's own."""
+    """Find ``150`` in "Ben has 150 pages left to read.", if the words around the only number are the question's own."""
     found = _AMOUNT.fullmatch(clean(sentence)) if question else None
     return found[2] if found and (found[1] or found[3]) and restates(found[1], question, found[3]) else None
 
 
 def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
-    """What the last sentence says that something is ("We find that x < 3", "It is Paris"), and where it starts."""
+    """Find what the last sentence says that something is ("We find that x < 3", "It is Paris"), and where it starts."""
     text = text.rstrip("*").removesuffix(".")
     before, sentence = closing_sentence(text)
     start = len(text) - len(sentence)
@@ -271,13 +271,13 @@ def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
 
 
 def letter(reference: str) -> str:
-    """The letter of a reference that is one; else empty."""
+    """Return the letter of a reference that is one; else empty."""
     found = _REFERENCE.fullmatch(clean(reference)) if len(reference) <= 40 else None
     return found.group(1) if found else ""
 
 
 def chosen_option(reply: str, question: str = "") -> str:
-    """The letter of a reply whose last sentence states an option, and no other sentence another; else empty."""
+    """Return the letter of a reply whose last sentence states an option, and no other sentence another; else empty."""
     text = visible(reply)
     options = {name: unmarked(words) for name, words in _LISTED.findall(question[-LONGEST_REPLY:])}
     before, last = closing_sentence(text)
@@ -294,7 +294,7 @@ def unmarked(text: str) -> str:
 
 
 def _letter_stated(sentence: str, options: dict[str, str]) -> tuple[str, bool]:
-    """The letter that a sentence states, alone or with its own text or a number, and whether no words say so."""
+    """Find the letter that a sentence states, alone or with its own text or a number, and whether no words say so."""
     said = unmarked(sentence)
     bare = re.match(r"\(?[A-J]\b(?!\)? is)", said) is not None
     if found := _STATED.fullmatch(said):

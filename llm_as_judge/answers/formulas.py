@@ -37,7 +37,7 @@ class _Unread(Exception):
 
 
 def parse(text: str) -> Tree | None:
-    """The tree of ``text``, or None. Words and lone letters in a row (``AB``, ``odd``) are not formulas."""
+    """Parse ``text`` to a tree, or None. Words and lone letters in a row (``AB``, ``odd``) are not formulas."""
     text = text.strip()
     if len(text) > _LONGEST or (re.fullmatch(r"[A-Za-z\s]{2,}", text) and text not in _ALIASES):
         return None
@@ -50,7 +50,7 @@ def parse(text: str) -> Tree | None:
 
 
 def _tokens(text: str) -> list[str]:
-    """Numbers, single letters, commands with their backslash and signs; an empty token at the end."""
+    """Split into numbers, single letters, commands with their backslash and signs; an empty token at the end."""
     found: list[str] = []
     place = 0
     while place < len(text):
@@ -81,7 +81,7 @@ class _Parser:
         return token
 
     def _take(self, *wanted: str) -> str:
-        """The next token if it is a wanted one, else an empty string."""
+        """Take the next token if it is a wanted one, else an empty string."""
         return self._next() if self.peek() in wanted else ""
 
     def sum(self) -> Tree:
@@ -184,7 +184,7 @@ class _Parser:
         return tree if exponent is None else ("pow", tree, exponent)
 
     def _argument(self) -> Tree:
-        """An argument in brackets, or a product of numbers and letters: the ``2x`` of ``sin 2x``."""
+        """Read an argument in brackets, or a product of numbers and letters: the ``2x`` of ``sin 2x``."""
         if self.peek() in ("(", "{"):
             return self._atom()
         tree = self._power()
@@ -208,7 +208,7 @@ class _Parser:
 
 
 def nodes(tree: Tree) -> Iterator[Tree]:
-    """A tree and all trees in it, in order."""
+    """Yield a tree and all trees in it, in order."""
     yield tree
     for part in tree[1:]:
         if isinstance(part, tuple):
@@ -220,7 +220,7 @@ def symbols(tree: Tree) -> set[str]:
 
 
 def arranged(tree: Tree) -> Tree:
-    """The formula with the parts of sums and products in canonical order; its form is otherwise kept.
+    """Arrange the parts of sums and products of a formula in canonical order; its form is otherwise kept.
 
     A factor is the same before, above or beside a fraction: ``\\frac{1}{2}x`` is ``\\frac{x}{2}``.
     """
@@ -246,7 +246,7 @@ def num(value: Fraction) -> Tree:
 
 
 def exact(tree: Tree) -> Fraction | None:
-    """The value of rational arithmetic; None for anything else, a division by zero or a giant number."""
+    """Compute the value by rational arithmetic; None for anything else, a division by zero or a giant number."""
     try:
         value = _value(tree, {})
     except _NO_VALUE:
@@ -255,7 +255,7 @@ def exact(tree: Tree) -> Fraction | None:
 
 
 def approximate(tree: Tree, at: Mapping[str, float]) -> complex | None:
-    """The value with symbols as in ``at``; None if it has no float."""
+    """Compute the value with symbols as in ``at``; None if it has no float."""
     try:
         return complex(_value(tree, at))
     except _NO_VALUE:
@@ -266,7 +266,7 @@ _NO_VALUE = (ArithmeticError, AttributeError, ValueError, KeyError, TypeError)
 
 
 def _value(tree: Tree, at: Mapping[str, float]) -> Any:
-    """A ``Fraction`` as long as the arithmetic is rational, else a float or complex number."""
+    """Compute a ``Fraction`` as long as the arithmetic is rational, else a float or complex number."""
     kind = tree[0]
     if kind == "num":
         return Fraction(tree[1])
@@ -291,7 +291,7 @@ def _power(base: Any, exponent: Any) -> Any:
 
 
 def _root(value: Any, degree: Any) -> Any:
-    """The rational root if there is one."""
+    """Return the rational root if there is one."""
     if isinstance(value, Fraction) and isinstance(degree, Fraction) and degree.denominator == 1 and 2 <= degree <= 12:
         parts = value.as_integer_ratio()
         found = [round(part ** (1 / int(degree))) for part in parts] if value >= 0 and max(parts) <= 10**15 else []

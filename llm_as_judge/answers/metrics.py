@@ -63,7 +63,7 @@ _LONGEST_MARK = 200  # characters
 
 
 def scores(metric: Metric, answer: str | None, question: Question, reference: Reference) -> Scores:
-    """Scores of one answer in [0, 1], the one that decides first; empty if the rules or tests decide.
+    """Score one answer in [0, 1], the score that decides first; empty if the rules or tests decide.
 
     ``answer`` is None for a failed workflow, which scores 0 also if there is no right answer. Raises
     ``InfrastructureError`` if math-verify could not be run.
@@ -78,7 +78,7 @@ def scores(metric: Metric, answer: str | None, question: Question, reference: Re
 
 @cache
 def verifies_math() -> bool:
-    """Whether math-verify is installed."""
+    """Tell whether math-verify is installed."""
     found = find_spec("math_verify") is not None
     if not found:
         logger.warning(
@@ -98,17 +98,17 @@ def _gsm8k(answer: str, question: Question, reference: Reference) -> Scores:
 
 
 def _last_number(answer: str) -> str:
-    """The last match of the usual pattern that has a digit, unlike the ``$.`` after a box; empty without one."""
+    """Find the last match of the usual pattern that has a digit, unlike the ``$.`` after a box; empty without one."""
     return next((_plain(found) for found in reversed(_FLEXIBLE.findall(answer)) if re.search(r"\d", found)), "")
 
 
 def _plain(number: str) -> str:
-    """A number as GSM8K compares it: without separators, dollar signs and a closing point."""
+    """Write a number as GSM8K compares it: without separators, dollar signs and a closing point."""
     return number.replace(",", "").replace("$", "").rpartition("#### ")[2].strip().removesuffix(".").lower()
 
 
 def same_answers(metric: Metric, answer: str, question: Question) -> str:
-    """What counts as one answer in a majority vote: replies with the same text of it agree."""
+    """Return what counts as one answer in a majority vote: replies with the same text of it agree."""
     if metric == "gsm8k":
         return _last_number(answer)
     if metric == "choice":
@@ -134,7 +134,7 @@ def _choice(answer: str, question: Question, reference: Reference) -> Scores:
 
 @cache
 def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
-    """How a reply chooses one of the ``letters``: in a mark, as the answer, at the start, by a verb or alone.
+    """Match how a reply chooses one of the ``letters``: in a mark, as the answer, at the start, by a verb or alone.
 
     Not if something else is said of it, another follows as an alternative, or it is asked about or set a condition.
     """
@@ -153,7 +153,7 @@ def _choices(letters: str) -> tuple[re.Pattern[str], ...]:
 
 
 def chosen_letter(reply: str, question: str) -> str:
-    """The letter that a reply chooses; empty if it states none, or several without taking one back."""
+    """Return the letter that a reply chooses; empty if it states none, or several without taking one back."""
     texts: dict[str, str] = {name: unmarked(text) for name, text in _OPTION.findall(question)}
     said = visible(reply)
     for start, end, content in reversed(marks(said)):
@@ -183,7 +183,7 @@ def chosen_letter(reply: str, question: str) -> str:
 
 
 def _last_chosen(said: str, found: Sequence[tuple[re.Match[str], str]], chosen: re.Pattern[str]) -> str:
-    """The last letter found, or one after it, if all others are the same or taken back before it."""
+    """Return the last letter found, or one after it, if all others are the same or taken back before it."""
     last, name = found[-1]
     if (retracted := _RETRACTED.search(said, last.end())) and (later := chosen.search(said, retracted.start())):
         return str(later[later.lastindex or 0])
@@ -192,7 +192,7 @@ def _last_chosen(said: str, found: Sequence[tuple[re.Match[str], str]], chosen: 
 
 
 def _affirmed(said: str, question: str) -> str:
-    """A reply with a sign for what its negations deny: the rest of a clause, in a relative clause up to the verb.
+    """Put a sign in a reply for what its negations deny: the rest of a clause, in a relative clause up to the verb.
 
     Words of the question, such as "least", do not deny.
     """
@@ -210,13 +210,13 @@ def _affirmed(said: str, question: str) -> str:
 
 
 def normalize_squad(text: str) -> str:
-    """SQuAD's ``normalize_answer``: lower case, no ASCII punctuation, no articles, single spaces."""
+    """Apply SQuAD's ``normalize_answer``: lower case, no ASCII punctuation, no articles, single spaces."""
     text = "".join(char for char in text.lower() if char not in string.punctuation)
     return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
 
 
 def squad_scores(prediction: str, golds: Sequence[str], question: str = "") -> tuple[float, float]:
-    """Exact match after normalisation and token F1, the best over ``golds`` (Rajpurkar et al. 2018).
+    """Compute exact match after normalisation and token F1, the best over ``golds`` (Rajpurkar et al. 2018).
 
     Golds of articles and signs only do not count; no gold means there is no answer, which F1 then takes as 0 or 1.
     """
@@ -229,8 +229,8 @@ def squad_scores(prediction: str, golds: Sequence[str], question: str = "") -> t
 
 
 def hotpot_scores(prediction: str, golds: Sequence[str]) -> tuple[float, float]:
-    """Exact match and token F1, best over ``golds`` (Yang et al. 2018): if either side is yes, no or noanswer and they
-    differ, F1 is 0.
+    """Compute exact match and token F1, best over ``golds`` (Yang et al. 2018): if either side is yes, no or noanswer
+    and they differ, F1 is 0.
     """
     said, wanted, fixed = normalize_squad(prediction), [*map(normalize_squad, golds)], {"yes", "no", "noanswer"}
     f1 = max(0.0 if said != gold and fixed & {said, gold} else _f1(said, gold) for gold in wanted or [""])
@@ -244,7 +244,7 @@ def _f1(said: str, gold: str) -> float:
 
 
 def _stated(answer: str, golds: Sequence[str]) -> str:
-    """A reply that is a gold answer as it is; of any other, what it states ("It is Rome": Rome)."""
+    """Return a reply that is a gold answer as it is; of any other, what it states ("It is Rome": Rome)."""
     said = answer if normalize_squad(answer) in map(normalize_squad, golds) else extract_answer(answer, "qa")
     return clean(said) if "\\text" in said else said
 

@@ -62,7 +62,7 @@ _ERROR = re.compile(
 
 
 def is_no_answer(text: str) -> bool:
-    """Whether ``text`` says that a question has no answer (SQuAD2): nothing, not even a sign, or a fixed wording."""
+    """Tell whether ``text`` says that a question has no answer (SQuAD2): nothing, not a sign, or a fixed wording."""
     if len(text) > _LONGEST:
         return not text.strip()
     said = " ".join(text.lower().split())
@@ -70,7 +70,7 @@ def is_no_answer(text: str) -> bool:
 
 
 def abstains(text: str, question: str = "") -> bool:
-    """Whether a prediction is only that there is no answer, that it is not known, or that the text does not have it.
+    """Tell whether a prediction is only that there is no answer, that it is unknown, or that the text does not have it.
 
     Besides words for that, it may only have those of the question or ask it; any other word is an answer.
     """
@@ -84,19 +84,19 @@ def abstains(text: str, question: str = "") -> bool:
 
 
 def says_nothing(candidate: str) -> bool:
-    """Whether ``candidate`` is only signs, headings and announcements."""
+    """Tell whether ``candidate`` is only signs, headings and announcements."""
     shown = re.sub(r"\\(?:boxed|fbox)\b", "", candidate)
     lines = [" ".join(re.findall(r"[^\W_]+(?:['\u2019][^\W_]+)?", line)) for line in shown.split("\n")]
     return all(line.lower().replace("\u2019", "'") in _OPENERS for line in lines if line)
 
 
 def is_error(text: str) -> bool:
-    """Whether ``text`` is the message of a failed program: no number in it is an answer."""
+    """Tell whether ``text`` is the message of a failed program: no number in it is an answer."""
     return _ERROR.match(text.lstrip()[:_LONGEST]) is not None
 
 
 def non_answer(text: str) -> NonAnswer | None:
-    """The kind of non-answer that ``text`` is; None for an answer, right or wrong."""
+    """Return the kind of non-answer that ``text`` is; None for an answer, right or wrong."""
     if is_error(text):
         return "error"
     if says_nothing(text[:20_000]):
@@ -110,7 +110,7 @@ def non_answer(text: str) -> NonAnswer | None:
 
 
 def refused(readings: Sequence[str], references: Sequence[str], question: str = "") -> NonAnswer | None:
-    """The kind of non-answer that one of the ``readings`` of a reply is; None if it may be an answer.
+    """Return the kind of non-answer that one of the ``readings`` of a reply is; None if it may be an answer.
 
     It may be one if a reference is of that kind or shares a word with it, or if the question has it as an option.
     """

@@ -49,7 +49,7 @@ _MATH_NUMBER = re.compile(r"(?<![\w\\$])\$(-?[\d.,]+|-?\\frac\{\d+\}\{\d+\})\$(?
 
 @lru_cache(maxsize=1024)
 def clean(text: str) -> str:
-    """``text`` in one notation; single spaces survive because ``1, 234`` is not ``1,234``."""
+    """Write ``text`` in one notation; single spaces survive because ``1, 234`` is not ``1,234``."""
     text = " ".join(_ascii(text).split()).strip("*` ")
     text = unwrap(text)
     for pattern, new in _RULES:
@@ -64,7 +64,7 @@ def clean(text: str) -> str:
 
 
 def _ascii(text: str) -> str:
-    """Unicode minus, exponents and fractions as ``-``, ``^{2}`` and ``\\frac{1}{2}``."""
+    """Write Unicode minus, exponents and fractions as ``-``, ``^{2}`` and ``\\frac{1}{2}``."""
     if text.isascii():
         return text
     text = text.replace("\u2212", "-").replace("\u2013", "-").replace("\u00a0", " ")
@@ -74,7 +74,7 @@ def _ascii(text: str) -> str:
 
 
 def unwrap(text: str) -> str:
-    """Without one pair of math delimiters around the whole."""
+    """Remove one pair of math delimiters around the whole."""
     for opening, closing in (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]")):
         inner = text[len(opening) : -len(closing)]
         if text.startswith(opening) and text.endswith(closing) and inner.strip():
@@ -85,7 +85,7 @@ def unwrap(text: str) -> str:
 
 
 def tight(text: str) -> str:
-    """Spaces removed except between two letters or digits; ``^{2}`` as ``^2``."""
+    """Remove spaces except between two letters or digits; write ``^{2}`` as ``^2``."""
     text = re.sub(r"([_^]) ?\{ ?(\w) ?\}", r"\1\2", " ".join(text.split()))
     return re.sub(r" (?!\w)|(?<!\w) ", "", text)
 
@@ -111,7 +111,7 @@ _LONGEST = 300  # int() refuses 4,300 digits; longer ones are not answers
 
 
 def number(text: str) -> Fraction | None:
-    """The exact number in ``text`` (as returned by ``clean``): digits, a fraction, a mixed number or words."""
+    """Read the exact number in ``text`` (as returned by ``clean``): digits, a fraction, a mixed number or words."""
     if not text or len(text) > _LONGEST:
         return None
     if _NUMBER.fullmatch(text):

@@ -42,7 +42,7 @@ _Words = tuple[str, ...]
 
 
 def _stem(word: str) -> str:
-    """A word in lower case without its ending, a small number in digits; anything else as it is."""
+    """Write a word in lower case without its ending, a small number in digits; anything else as it is."""
     if len(word) < 2 or not word.replace("'", "").isalpha():
         return word
     word = stem = word.casefold()
@@ -60,7 +60,7 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=256)
 def stems(text: str) -> _Words:
-    """The words and formulas of ``text`` without markup, case and endings."""
+    """Return the words and formulas of ``text`` without markup, case and endings."""
     text = _WORKED.sub(" ", _MARKUP.sub(" ", text.replace("\u2019", "'")))
     text = re.sub(r"\s*([+*/^=<>×÷·\u2212]|-(?= )|(?<=\S)-)\s*", r"\1", re.sub(r"(?<=\w)-(?=[A-Za-z]{2})", " ", text))
     text = re.sub(r"\b(\w+)n't\b", r"\1 not", re.sub(r"(?i)\b(it|that|there)'s\b", r"\1 is", text))
@@ -103,12 +103,12 @@ _FOREIGN = words(
 
 @lru_cache(maxsize=64)
 def asked(question: str) -> str:
-    """The clauses that ask, each from its question word or verb to the end of its sentence; all without such words."""
+    """Find the clauses that ask, each from question word or verb to the end of its sentence; all without such words."""
     return "\n".join(clause for _, clause in _asking(question)) or question[-_LONGEST:]
 
 
 def _asking(question: str) -> Iterator[tuple[str, str]]:
-    """The clauses that ask, each with what stands before it in its sentence."""
+    """Yield the clauses that ask, each with what stands before it in its sentence."""
     sentences = _SENTENCE.split(question[-_LONGEST:])
     task = _TASK_WORD.match if "?" in question else _TASK_WORD.search
     word = _QUESTION_WORD.search
@@ -129,7 +129,7 @@ class _Clause:
 
 @lru_cache(maxsize=64)
 def _clauses(question: str) -> tuple[_Clause, ...]:
-    """The asking clauses of a question, or the question itself if it asks for yes or no."""
+    """Return the asking clauses of a question, or the question itself if it asks for yes or no."""
     found = [*_asking(question)]
     if not found:  # "Are both American?"
         found = [("", text) for text in _SENTENCE.split(question[-_LONGEST:]) if text.endswith("?")]
@@ -159,12 +159,12 @@ def _told(stems: _Words) -> _Words:
 
 
 def doubtful(text: str) -> bool:
-    """Whether ``text`` sets a condition or speaks of somebody else's answer."""
+    """Tell whether ``text`` sets a condition or speaks of somebody else's answer."""
     return not _FOREIGN.isdisjoint(stems(text))
 
 
 def restates(lead: str, question: str, tail: str = "") -> bool:
-    """Whether ``lead`` and ``tail``, before and after a value, say only that it is what is asked."""
+    """Tell whether ``lead`` and ``tail``, before and after a value, say only that it is what is asked."""
     if "?" in lead + tail or lead.casefold().startswith("to ") or len(lead + tail) > _LONGEST_LEAD:
         return False
     lead = clean(lead)
@@ -190,7 +190,7 @@ def restates(lead: str, question: str, tail: str = "") -> bool:
 
 
 def _states(lead: _Words, tail: _Words, clause: _Clause) -> bool:
-    """Whether ``lead`` and ``tail`` are the words of ``clause`` around its value."""
+    """Tell whether ``lead`` and ``tail`` are the words of ``clause`` around its value."""
     noun, rest = clause.noun, clause.rest
     if clause.preposition == "by" and lead[-1:] != ("by",):
         return False
@@ -206,18 +206,18 @@ def _states(lead: _Words, tail: _Words, clause: _Clause) -> bool:
 
 
 def unknowns(question: str) -> set[str]:
-    """The letters that stand alone in a question, as ``x`` in "Find all x with x^2 = 4"."""
+    """Return the letters that stand alone in a question, as ``x`` in "Find all x with x^2 = 4"."""
     return set(re.findall(r"(?<![A-Za-z\\'\u2019])[A-Za-z](?![A-Za-z'\u2019])", question[-_LONGEST:])) - {"a", "A", "I"}
 
 
 def _may_equal(name: str, question: str) -> bool:
-    """Whether ``name`` is asked for or has none of the question's letters."""
+    """Tell whether ``name`` is asked for or has none of the question's letters."""
     said, given = (unknowns(text).union(*re.findall(r"\b[A-Z]{2,4}\b", text)) for text in (name, question))
     return said.isdisjoint(given) or is_asked(name.strip(" $&"), question)
 
 
 def is_asked(name: str, question: str) -> bool:
-    """Whether the question asks for ``name`` itself, as for ``a + b`` in "What is a + b?"."""
+    """Tell whether the question asks for ``name`` itself, as for ``a + b`` in "What is a + b?"."""
     name, text = (re.sub(r"[${}\s]|\\[()]", "", clean(part)) for part in (name, asked(question).replace("\n", ". ")))
     start = r"(?:^|\.)(?:what(?:is|are)|find|compute|determine|solvefor)(?:the(?:valueof|measureof)|all)?"
     return re.search(rf"(?i:{start}){re.escape(name)}(?:[.?,]|\Z|when|if|with|such|in)", text) is not None

@@ -45,13 +45,13 @@ def same(a: Value, b: Value, in_form: bool = False) -> bool:
 
 
 def other_form(said: Value, gold: Value) -> bool:
-    """Whether the reference is written in another form; for a plain number, words and powers of ten will do."""
+    """Tell whether the reference is written in another form; for a plain number, words and powers of ten will do."""
     form, wanted = form_of(said.text), form_of(gold.text)
     return form != wanted and (wanted[0] != "plain" or form[0] not in ("words", "scientific"))
 
 
 def form_of(text: str) -> tuple[object, ...]:
-    """How a number or formula is written, apart from its unit and the order of its parts."""
+    """Tell how a number or formula is written, apart from its unit and the order of its parts."""
     bare, unit = split_unit(clean(text)) or (text, None)
     plain, percent = clean(bare).strip("$€£¥"), unit is not None and unit.quantity == "%"
     if found := _SCIENTIFIC.fullmatch(plain.replace(" ", "")):
@@ -82,7 +82,7 @@ def _same_amount(a: Value, b: Value) -> bool:
 
 
 def _printed(decimal: Value, tree: Tree) -> bool:
-    """Whether a decimal of full precision is the value of ``tree``, rounded or cut off at its last place."""
+    """Tell whether a decimal of full precision is the value of ``tree``, rounded or cut off at its last place."""
     if decimal.number is None or not _DECIMAL.fullmatch(decimal.text):
         return False
     value = as_fraction(tree) if len(re.sub(r"\D", "", decimal.text).lstrip("0")) >= _FULL_PRECISION else None
@@ -105,13 +105,13 @@ def _same_items(a: Value, b: Value, in_form: bool) -> bool:
 
 
 def _names(value: Value) -> list[str]:
-    """The names of all items if each has one of its own; else none."""
+    """Return the names of all items if each has one of its own; else none."""
     names = [item.name for item in value.items]
     return names if all(names) and len(set(names)) == len(names) else []
 
 
 def _in_order_of_names(a: Value, b: Value, in_form: bool) -> bool:
-    """``x = 1, y = 2`` and ``1, 2``; also ``(1, 2)`` if the names are in alphabetical order."""
+    """Equate ``x = 1, y = 2`` and ``1, 2``; also ``(1, 2)`` if the names are in alphabetical order."""
     names, bare = (_names(a), b) if _names(a) else (_names(b), a)
     in_order = bare.brackets in ("", "&") or (bare.brackets == "()" and names == sorted(names))
     if not in_order or bare.name or any(item.name for item in bare.items):
@@ -131,7 +131,7 @@ def _same_set(a: Sequence[Value], b: Sequence[Value], in_form: bool) -> bool:
 
 
 def _relation(value: Value) -> tuple[str, Tree, Tree] | None:
-    """The relation of a value; a named formula is an equation."""
+    """Return the relation of a value; a named formula is an equation."""
     if value.relation is None and value.name and value.tree is not None and not value.unit:
         name = parse(value.name)
         return None if name is None else ("=", name, value.tree)
@@ -139,7 +139,7 @@ def _relation(value: Value) -> tuple[str, Tree, Tree] | None:
 
 
 def _same_relation(a: Value, b: Value, in_form: bool) -> bool:
-    """Whether the differences of both sides are the same, in either direction; in form, the sides themselves."""
+    """Tell whether the differences of both sides are the same, in either direction; in form, the sides themselves."""
     p, q = _relation(a), _relation(b)
     if p is None or q is None:
         return False

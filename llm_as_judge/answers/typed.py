@@ -22,7 +22,7 @@ _COPIED = 3  # so many words, or fewer, may be the answer to a question that has
 
 
 def compare_typed(said: str, references: tuple[str, ...], question: str = "") -> bool | None:
-    """True if the rules accept ``said``, False if it has the number of no reference; None if that does not decide."""
+    """Accept ``said`` by the rules; False if it has the number of no reference, None if that does not decide."""
     if not said or all(_other_number(said, reference) is None for reference in references):
         return None
     if matches(said, references, "math", question) and matches(said, references, "qa", question):  # 3.1 and 3.10
@@ -31,7 +31,7 @@ def compare_typed(said: str, references: tuple[str, ...], question: str = "") ->
 
 
 def _other_number(said: str, reference: str) -> bool | None:
-    """Whether ``said`` has not the number that the reference is, or has only more of them; None if it is no number."""
+    """Tell whether ``said`` lacks the number of the reference, or has only more of them; None if it is no number."""
     try:
         gold, value = read(reference), read(said)
     except (RecursionError, MemoryError):
@@ -47,7 +47,7 @@ def _other_number(said: str, reference: str) -> bool | None:
 
 
 def numbers_in(text: str) -> set[Fraction]:
-    """The numbers in a text, in digits or words; of ``25%`` both 25 and 1/4."""
+    """Return the numbers in a text, in digits or words; of ``25%`` both 25 and 1/4."""
     words = [word.strip(EDGES + "$€£¥") for word in re.split(r"[\s=]+", clean(text))][-_LONGEST:]
     found = {Fraction(digits.replace(",", "")) for digits in _DIGITS.findall(clean(text)[-_LONGEST_TEXT:])}
     for start in range(len(words)):
@@ -61,12 +61,12 @@ def numbers_in(text: str) -> set[Fraction]:
 
 
 def plain(text: str) -> str:
-    """The words of a text in lower case."""
+    """Return the words of a text in lower case."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def is_copied(said: str, question: str, references: tuple[str, ...]) -> bool:
-    """Whether ``said`` is only sentences of the question, or the whole question, which does not contain the answer."""
+    """Tell whether ``said`` is only sentences of the question, or all of it, which does not contain the answer."""
     asked = f" {plain(question)} "
     if not asked.strip() or any(f" {plain(reference)} " in asked for reference in references):
         return False

@@ -56,7 +56,7 @@ _TRAILING = re.compile(
 
 
 def unit_named(name: str) -> Unit | None:
-    """The unit of a name; also of one unit per another: ``miles per hour``, ``m/s``."""
+    """Find the unit of a name; also of one unit per another: ``miles per hour``, ``m/s``."""
     unit = UNITS.get(name) or (UNITS.get(name.lower()) if len(name) > 2 else None)
     above, _, below = name.replace(" per ", "/").partition("/")
     if unit is None and below and (whole := unit_named(above)) and (part := unit_named(below)):
@@ -66,7 +66,7 @@ def unit_named(name: str) -> Unit | None:
 
 
 def split_unit(text: str) -> tuple[str, Unit] | None:
-    """The text of the amount and the unit after it; None if no known unit ends ``text``."""
+    """Split ``text`` into an amount and the unit after it; None if no known unit ends it."""
     found = _TRAILING.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         return None
@@ -94,7 +94,7 @@ _COUNT = re.compile(r"how many|\bin [a-z]+s\b", re.IGNORECASE)  # in rupees
 
 @lru_cache(maxsize=64)
 def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
-    """The units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
+    """Find the units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
     found = []
     text = re.sub(r"\$(?:[^\d\s$][^$]*|\d+[^\s\d.,$][^$\s]*)\$", " ", text)  # a formula
     for before, name, after in _UNIT.findall(text):
@@ -105,7 +105,7 @@ def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
 
 
 def may_have(unit: Unit, question: str) -> bool:
-    """Whether an answer may have this unit: one that the question wants, or its only currency if it asks a price."""
+    """Tell whether an answer may have this unit: one that the question wants, or its only currency for a price."""
     clause, everywhere = _OF_ANOTHER.split(asked(question))[0], units(question)
     if unit.quantity == "%":
         return unit in everywhere

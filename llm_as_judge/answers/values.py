@@ -70,7 +70,7 @@ class Value:
 
 
 def read(text: str) -> Value:
-    """``text`` as the first type that fits; text that is too long or too deeply nested is equal to nothing."""
+    """Read ``text`` as the first type that fits; text that is too long or too deeply nested is equal to nothing."""
     long = len(text) > _LONGEST or len(_SIGNS.findall(text)) > _MOST_SIGNS
     if long or max(_depths(text)) > _DEEPEST or _DASH.match(text):
         return Value("")
@@ -91,7 +91,7 @@ def read(text: str) -> Value:
 
 
 def quantity(text: str) -> Value | None:
-    """``text`` as a number with its unit; None for anything else and for 9/11, which may be a date or a score."""
+    """Read ``text`` as a number with its unit; None for anything else and for 9/11, which may be a date or a score."""
     plain = clean(text) if len(text) <= _LONGEST else ""
     value = None if re.search(r"\d\s*/\s*\d", plain) else _quantity(plain)
     return value if value is not None and value.number is not None else None
@@ -112,14 +112,14 @@ def _quantity(plain: str) -> Value | None:
 
 
 def _written(plain: str) -> Tree | None:
-    """The number that is written as one; a fraction that is not in lowest terms as it is."""
+    """Read the number that is written as one; a fraction that is not in lowest terms as it is."""
     value = number(plain)
     tree = parse(plain) if value is not None and re.search(r"\d\s*/|^\W?\\frac", plain) else None
     return _denoted(tree) or (None if value is None else num(value))
 
 
 def _denoted(tree: Tree | None) -> Tree | None:
-    """What a formula denotes: its number if it has one; sums, products and fractions to be worked out as they are."""
+    """Read what a formula denotes: its number if any; sums, products and fractions to be worked out as they are."""
     value = None if tree is None else exact(tree)
     if tree is None or value is None:
         return tree
@@ -158,7 +158,7 @@ def _bracketed(plain: str) -> Value | None:
 
 
 def labelled(plain: str) -> Value | None:
-    """Parts after labels, as ``(a) 3 (b) 5`` and ``Part 1: 6; Part 2: 9``; each is named by its label."""
+    """Read parts after labels, as ``(a) 3 (b) 5`` and ``Part 1: 6; Part 2: 9``; each is named by its label."""
     for label in _LABELS:
         names = [tight(found.group()).strip("():").lower() for found in label.finditer(plain)]
         first, *parts = (re.sub(r"(?: and)?[ ,;]*\Z", "", part.strip()) for part in label.split(plain))
@@ -169,12 +169,12 @@ def labelled(plain: str) -> Value | None:
 
 
 def _flat(items: list[Value]) -> tuple[Value, ...]:
-    """``items`` with both values of every ``±``."""
+    """Return ``items`` with both values of every ``±``."""
     return tuple(one for item in items for one in (item.items if item.brackets == "±" else (item,)))
 
 
 def _listed(plain: str) -> Value | None:
-    """Parts between commas, semicolons, ``and`` or ``or``; ``x = 1, 2`` is a set of values of x."""
+    """Read parts between commas, semicolons, ``and`` or ``or``; ``x = 1, 2`` is a set of values of x."""
     groups = _split(plain, ";")
     if 1 < len(groups) <= _MOST_ITEMS and all(groups):
         made = [replace(v, brackets="()") if (v := read(group)).items and not v.brackets else v for group in groups]
@@ -202,7 +202,7 @@ def _listed(plain: str) -> Value | None:
 
 
 def _related(plain: str) -> Value | None:
-    """Sides between relation signs."""
+    """Read sides between relation signs."""
     sides = [side.strip() for side in _SIGNS.split(plain)]
     signs, sides = "".join(sides[1::2]), sides[::2]
     if not signs or not all(sides):
@@ -229,7 +229,7 @@ def _related(plain: str) -> Value | None:
 
 
 def _interval(name: str, low: Value, high: Value, signs: str) -> Value | None:
-    """``a < x ≤ b``; the signs are those on the left and on the right."""
+    """Read ``a < x ≤ b``; the signs are those on the left and on the right."""
     if any(end.items or end.relation or end.name or end.tree is None for end in (low, high)):
         return None
     if low.number is not None and high.number is not None and low.number >= high.number:
@@ -239,7 +239,7 @@ def _interval(name: str, low: Value, high: Value, signs: str) -> Value | None:
 
 
 def _equated(plain: str, sides: list[str]) -> Value | None:
-    """``name = value``, an equation, or a chain of equal sides: the value of ``x = 3 + 2 = 5`` is 5."""
+    """Read ``name = value``, an equation, or a chain of equal sides: the value of ``x = 3 + 2 = 5`` is 5."""
     if len(sides) == 2 and _NAME.fullmatch(sides[1]) and not _NAME.fullmatch(sides[0]):
         sides = sides[::-1]
     last = read(sides[-1])
@@ -260,13 +260,13 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
 
 
 def _uses(value: Value, name: str, formula: Tree | None) -> bool:
-    """Whether the formula of ``value`` has the letter that is named: ``f(x) = f + 1``, ``x = 2x``."""
+    """Tell whether the formula of ``value`` has the letter that is named: ``f(x) = f + 1``, ``x = 2x``."""
     own = {name[:1]} | (symbols(formula) if formula is not None else set())
     return value.tree is not None and bool(own & symbols(value.tree))
 
 
 def _named(name: str, value: Value) -> Value:
-    """``value`` with its name; ``(x, y) = (1, 2)`` as ``x = 1, y = 2``."""
+    """Return ``value`` with its name; ``(x, y) = (1, 2)`` as ``x = 1, y = 2``."""
     names = name.removeprefix("(").removesuffix(")").split(",")
     if len(names) > 1 and value.brackets == "()" and len(names) == len(value.items):
         return replace(value, brackets="", items=tuple(map(_named, names, value.items)))
@@ -274,7 +274,7 @@ def _named(name: str, value: Value) -> Value:
 
 
 def _approximated(left: str, right: str) -> Value | None:
-    """The left side of ``left ≈ right`` if ``right`` is its decimal, rounded or cut off."""
+    """Return the left side of ``left ≈ right`` if ``right`` is its decimal, rounded or cut off."""
     value, shown = read(left), number(right)
     near = None if value.tree is None or value.unit else as_fraction(value.tree)
     places = len(right.partition(".")[2])
@@ -282,7 +282,7 @@ def _approximated(left: str, right: str) -> Value | None:
 
 
 def as_fraction(tree: Tree) -> Fraction | None:
-    """The real number that a formula without symbols denotes, exact or as a float."""
+    """Return the real number that a formula without symbols denotes, exact or as a float."""
     if (value := exact(tree)) is not None or symbols(tree):
         return value
     near = approximate(tree, {})
@@ -290,7 +290,7 @@ def as_fraction(tree: Tree) -> Fraction | None:
 
 
 def rounds_to(value: Fraction, decimal: Fraction, places: int) -> bool:
-    """Whether ``decimal`` is ``value`` rounded or cut off after ``places`` decimal places."""
+    """Tell whether ``decimal`` is ``value`` rounded or cut off after ``places`` decimal places."""
     scaled, shown = abs(value) * 10**places, abs(decimal) * 10**places
     return value * decimal >= 0 and shown in (scaled // 1, (scaled + Fraction(1, 2)) // 1)
 
@@ -308,7 +308,7 @@ def _formula(plain: str) -> Value | None:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """``text`` split at separators outside brackets; one part if brackets do not close."""
+    """Split ``text`` at separators outside brackets; one part if brackets do not close."""
     if not _balanced(text):
         return [text]
     cuts = [i for i, depth in enumerate(_depths(text)[:-1]) if depth == 0 and text[i] == separator]
@@ -316,7 +316,7 @@ def _split(text: str, separator: str) -> list[str]:
 
 
 def _depths(text: str) -> list[int]:
-    """How many brackets are open before each character, and at the end."""
+    """Count the brackets that are open before each character, and at the end."""
     return list(accumulate(((char in "([{") - (char in ")]}") for char in text), initial=0))
 
 

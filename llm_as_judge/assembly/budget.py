@@ -10,12 +10,12 @@ from llm_as_judge.runlog import LogReader
 
 
 def usage_of(log: LogReader) -> dict[str, Usage]:
-    """Usage of each model in all sessions of a run."""
+    """Sum the usage of each model in all sessions of a run."""
     return {role: Usage(**counts) for role, counts in log.usage.items()}  # type: ignore[arg-type]
 
 
 def budget(config: BudgetConfig, log: Path, usage: Callable[[], Mapping[str, Usage]]) -> Callable[[], str]:
-    """A function that names the limit that is reached, with the cure; empty if none is.
+    """Return a function that names the limit that is reached, with the cure; empty if none is.
 
     ``log`` is read once for earlier sessions, ``usage`` counts this one.
     """

@@ -89,7 +89,7 @@ async def check_golds(
 async def check_before(
     problems: Iterable[Problem], sandbox: Sandbox, *judges: AnyJudge, extra: CustomRewards | None = None
 ) -> None:
-    """Raises ``DataError`` with file and line for hidden tests that pass a function that returns None and for problems
+    """Raise ``DataError`` with file and line for hidden tests that pass a function that returns None and for problems
     that one of ``judges`` has nothing to judge by; ``ConfigError`` for an own function that cannot be used.
 
     Takes 1.7 s for 100 problems with tests on two cores. Tests that were not read from a file are not checked.
@@ -116,7 +116,7 @@ async def check_before(
 
 
 async def check_context(problems: Iterable[Problem], executors: Iterable[Executor]) -> None:
-    """Raises ``ConfigError`` if an operator's prompt with a domain's longest problem does not fit a local executor."""
+    """Raise ``ConfigError`` if an operator's prompt with a domain's longest problem does not fit a local executor."""
     if not (local := [one for one in executors if one.config.provider == "local"]):
         return
     longest = {p.question.domain: p for p in sorted(problems, key=lambda p: len(p.question.statement))}
@@ -130,7 +130,7 @@ async def check_context(problems: Iterable[Problem], executors: Iterable[Executo
 
 
 async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: str = "") -> None:
-    """Raises ``DataError`` if the tests also pass a function that returns None, and as ``Sandbox.verdict`` does; also
+    """Raise ``DataError`` if the tests also pass a function that returns None, and as ``Sandbox.verdict`` does; also
     ``SandboxFault``. Costs one verdict.
     """
     idle = f"def {entry_point}(*args, **kwargs):\n    return None\n"
@@ -146,7 +146,7 @@ async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: s
 
 
 async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
-    """Why the hidden tests of a code problem prove nothing or cannot run."""
+    """Say why the hidden tests of a code problem prove nothing or cannot run."""
     question, reference = problem.question, problem.reference
     try:
         await prove_tests(sandbox, reference.tests, question.entry_point or "", question.prelude)
@@ -156,7 +156,7 @@ async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
 
 
 async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[Failure]:
-    """Whether the judge and the public tests accept ``gold``. Tests that cannot run are left to ``_check_tests``."""
+    """Check that judge and public tests accept ``gold``. Tests that cannot run are left to ``_check_tests``."""
     question = problem.question
     try:
         verdict = await judge.verdict(problem, gold)
@@ -177,7 +177,7 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
 
 
 def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:
-    """The problem of a record, and replies that must be judged correct."""
+    """Parse the problem of a record, and replies that must be judged correct."""
     problem, dataset, record = (dataset.parse(record), dataset, record) if dataset else forms(record)
     problem = replace(problem, place=place)
     if dataset:

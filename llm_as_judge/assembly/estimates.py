@@ -59,7 +59,7 @@ class ModelSizes:
     tied: bool
 
     def linear(self) -> Iterator[tuple[str, int, int]]:
-        """Name, inputs and outputs of every linear layer."""
+        """Yield name, inputs and outputs of every linear layer."""
         q, kv, h, i = self.heads * self.head_dim, self.kv_heads * self.head_dim, self.hidden, self.intermediate
         sizes = {
             "self_attn.q_proj": (h, q), "self_attn.k_proj": (h, kv), "self_attn.v_proj": (h, kv),
@@ -76,7 +76,7 @@ class ModelSizes:
         return embeddings + norms + sum(inputs * outputs for _, inputs, outputs in self.linear())
 
     def adapted(self, modules: str | Sequence[str]) -> list[tuple[str, int, int]]:
-        """The linear layers that get an adapter, chosen as in PEFT."""
+        """List the linear layers that get an adapter, chosen as in PEFT."""
         if isinstance(modules, str):
             pattern = ".*" if modules == "all-linear" else modules
         else:
@@ -84,7 +84,7 @@ class ModelSizes:
         return [row for row in self.linear() if re.fullmatch(pattern, row[0])]
 
     def weight_bytes(self, dtype: str, quantization: str = "none", packed: bool = False) -> float:
-        """All weights; quantized linear layers have a scale for 64 weights (nf4, itself quantized) or a row (int8).
+        """Size all weights; quantized layers have a scale for 64 weights (nf4, itself quantized) or a row (int8).
 
         ``packed``: with the second copy of whole layers and head that decoding on a CPU keeps (``policy.packed``).
         """
@@ -96,13 +96,13 @@ class ModelSizes:
         return kept.get(quantization, 0.0) + (whole + copy + self.parameters - linear) * BYTES[dtype]
 
     def cache_bytes(self, tokens: float, dtype: str) -> float:
-        """Keys and values of ``tokens``."""
+        """Size keys and values of ``tokens``."""
         return tokens * 2 * self.layers * self.kv_heads * self.head_dim * BYTES[dtype]
 
 
 @lru_cache
 def known() -> tuple[dict[str, Card], dict[str, ModelSizes]]:
-    """Cards and models by name, from ``known.yaml``."""
+    """Read cards and models by name from ``known.yaml``."""
     from llm_as_judge.config.sources import plain_yaml
 
     cards, models = plain_yaml(Path(__file__).with_name("known.yaml")).values()
@@ -111,7 +111,7 @@ def known() -> tuple[dict[str, Card], dict[str, ModelSizes]]:
 
 
 def sizes_of(config: "Config", local: str = "") -> ModelSizes:
-    """Sizes of the policy or another ``local`` model, from its folder's ``config.json`` or the table of known ones."""
+    """Size the policy or another ``local`` model by its folder's ``config.json`` or the table of known ones."""
     names = (local,) if local else (config.base_model.path, config.base_model.key)
     file = Path(names[0]) / "config.json"
     if file.is_file():
@@ -145,7 +145,7 @@ def update_memory(
     shape: ModelSizes, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
     checkpointing: bool, quantization: str = "none",
 ) -> Memory:  # fmt: skip
-    """Peak memory of an update: ``tokens`` are forwarded at once, ``scored`` of them belong to completions.
+    """Estimate the peak memory of an update: ``tokens`` are forwarded at once, ``scored`` of them are completions'.
 
     Layers before the first adapter keep no activations, because no gradient reaches them.
     """
@@ -166,8 +166,8 @@ def update_memory(
 def sampling_memory(
     shape: ModelSizes, dtype: str, prompts: int, group: int, shared: float, longest: float, response: int
 ) -> float:
-    """Bytes that the local engine needs in addition to weights and adapter, for prompts of up to ``longest`` tokens, of
-    which ``shared`` begin all, and ``group`` completions of up to ``response`` tokens each.
+    """Estimate the bytes that the local engine needs besides weights and adapter, for prompts of up to ``longest``
+    tokens, of which ``shared`` begin all, and ``group`` completions of up to ``response`` tokens each.
     """
     needed = longest + group * response
     prompts = int(max(1, min(prompts, MAX_SEQUENCES // group, CACHE_TOKENS // needed)))
@@ -223,13 +223,13 @@ class Workload:
         }
 
     def asked(self, requests: float) -> dict[str, float]:
-        """Tokens of ``requests`` to executor and judge."""
+        """Estimate the tokens of ``requests`` to executor and judge."""
         asked = {"executor_input": self.call_input, "executor_output": self.call_output, "requests": 1.0}
         return {name: requests * each for name, each in asked.items()}
 
 
 def step_seconds(generate: float, update: float, execute: float, served: float, lookahead: int) -> float:
-    """Seconds of a step.
+    """Estimate the seconds of a step.
 
     ``execute``: the calls of one workflow, one after the other; ``served``: all requests, limited by the executor's
     concurrency. With d batches of lookahead, d + 1 are processed at once, unless policy or executor is always busy.

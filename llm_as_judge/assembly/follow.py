@@ -18,7 +18,7 @@ from llm_as_judge.rl.update import Updater
 
 
 def load_together(config: Config, ranks: Ranks, *, progress: Progress = SILENT) -> PolicyAuthor:
-    """Rank 0's policy with its engine; the others load theirs meanwhile.
+    """Load rank 0's policy with its engine; the others load theirs meanwhile.
 
     Raises ``ConfigError`` for a device that several processes cannot share.
     """
@@ -35,7 +35,7 @@ def load_together(config: Config, ranks: Ranks, *, progress: Progress = SILENT) 
 
 
 def _load(config: Config, ranks: Team) -> Policy:
-    """This rank's policy, on its own device."""
+    """Load this rank's policy on its own device."""
     device = "cpu" if config.model.device == "cpu" else str(ranks.device)
     model = config.model.model_copy(update={"device": device})
     with ranks.together():

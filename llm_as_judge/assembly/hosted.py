@@ -29,7 +29,7 @@ class HostedModels:
         self._hosted: dict[str, LocalServer] = {}
 
     def server(self, endpoint: EndpointConfig) -> "LocalServer":
-        """The server of ``endpoint.model``, one for all roles that name it."""
+        """Return the server of ``endpoint.model``, one for all roles that name it."""
         from llm_as_judge.policy.local_server import LocalServer  # here, as it imports torch
 
         name = endpoint.model
@@ -41,7 +41,7 @@ class HostedModels:
         return self._hosted[name]
 
     async def share(self, author: "PolicyAuthor") -> None:
-        """Answers for ``policy`` with the author's base weights, or with the vLLM server that it samples from.
+        """Answer for ``policy`` with the author's base weights, or with the vLLM server that it samples from.
 
         Raises ``ConfigError`` if the weights cannot answer.
         """

@@ -29,12 +29,12 @@ def checkpoint_folder(config: Config) -> Path:
 
 
 def newest_checkpoint(config: Config) -> Path | None:
-    """Last checkpoint of the configured run; None before the first."""
+    """Find the last checkpoint of the configured run; None before the first."""
     return latest(checkpoint_folder(config))
 
 
 def adapter_digest(folder: Path | None) -> str | None:
-    """SHA-256 of an adapter's weights; uniquely identifies the adapter. None without one."""
+    """Compute the SHA-256 of an adapter's weights, which uniquely identifies the adapter. None without one."""
     digest = hashlib.sha256()
     for file in sorted([*folder.glob("adapter_model.*"), *folder.glob("tinker.json")]) if folder else ():
         digest.update(file.read_bytes())
@@ -42,15 +42,15 @@ def adapter_digest(folder: Path | None) -> str | None:
 
 
 def load_policy(config: Config, adapter: Path | None = None) -> Policy:
-    """The configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``, of which a
-    folder of checkpoints, as a warm-up writes it, stands for the newest).
+    """Load the configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``, of
+    which a folder of checkpoints, as a warm-up writes it, stands for the newest).
     """
     model = _started(config, adapter).model
     return Policy.load(config.base_model.path, model, seed=config.training.seed, adapter=adapter)
 
 
 def _started(config: Config, adapter: Path | None) -> Config:
-    """``config`` with the newest checkpoint instead of a folder of checkpoints as ``model.adapter``.
+    """Return ``config`` with the newest checkpoint instead of a folder of checkpoints as ``model.adapter``.
 
     The LoRA's shape is that of ``adapter``, if there is one; then nothing is trained.
     """
@@ -64,7 +64,7 @@ def _started(config: Config, adapter: Path | None) -> Config:
 def load_author(
     config: Config, adapter: Path | None = None, policy: Policy | None = None, progress: Progress = SILENT
 ) -> PolicyAuthor:
-    """The configured policy, or the given one, with engine and prompt; the engine stops a vLLM server it started."""
+    """Load the policy, or take the given one, with engine and prompt; the engine stops a vLLM server it started."""
     base = config.base_model.path
     prompt = Layer1(config.workflow, config.data.domains, config.choices)
     if config.generation.engine == "tinker":
@@ -111,5 +111,5 @@ def make_learner(author: PolicyAuthor, ranks: Ranks) -> Learner:
 
 
 def probe_policy(author: PolicyAuthor, problems: Problems) -> Written:
-    """What ``author`` writes for four training problems per domain; the sampler does not advance."""
+    """Look at what ``author`` writes for four training problems per domain; the sampler does not advance."""
     return look_at(author, [problem.question for problem in problems.sampler.peek(4)], samples=2)

@@ -37,7 +37,7 @@ class Problems:
 
 
 def open_problems(config: Config, *, measured: bool = True) -> Problems:
-    """The problems of a training run, with held-out ones if ``measured``.
+    """Open the problems of a training run, with held-out ones if ``measured``.
 
     Raises ``ConfigError`` for a missing file name, ``DataError`` for an unusable file.
     """
@@ -57,7 +57,7 @@ def open_problems(config: Config, *, measured: bool = True) -> Problems:
 
 
 def heldout_problems(data: DataConfig, limit: int | None = None) -> list[Problem]:
-    """``eval_problems`` held-out problems, at most ``limit``: generated, or spread over ``test_dataset``."""
+    """Read ``eval_problems`` held-out problems, at most ``limit``: generated, or spread over ``test_dataset``."""
     if data.generated:
         pools = _pools(data, "heldout", data.eval_problems)
         if scarce := [d for d, pool in pools.items() if len(pool) < data.eval_problems * data.domain_ratios[d]]:
@@ -81,12 +81,12 @@ def _read(data: DataConfig, name: str, limit: int | None) -> list[Problem]:
 
 
 def _pools(data: DataConfig, name: str, limit: int | None = None) -> dict[Domain, list[Problem]]:
-    """The first ``limit`` problems of each domain with a share."""
+    """Take the first ``limit`` problems of each domain with a share."""
     found = embedded_problems(name)
     return {d: [p for p in found if p.question.domain == d][:limit] for d in DOMAINS if data.domain_ratios[d] > 0}
 
 
 @lru_cache
 def embedded_problems(name: str) -> tuple[Problem, ...]:
-    """The problems ``train``, ``validation`` or ``heldout`` of the embedded world."""
+    """Read the problems ``train``, ``validation`` or ``heldout`` of the embedded world."""
     return tuple(replace(problem, place="") for problem in read_problems(_EMBEDDED / f"{name}.jsonl.gz"))

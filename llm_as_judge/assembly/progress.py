@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 class Progress(Protocol):
     def say(self, line: str) -> None:
-        """A line for the user."""
+        """Show a line to the user."""
 
     def step(self, report: "StepReport", total: int) -> None:
-        """A finished training step."""
+        """Show a finished training step."""
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` units of the task ``what``."""
+        """Show ``done`` of ``total`` units of the task ``what``."""
 
 
 class Silent:

@@ -26,7 +26,7 @@ from llm_as_judge.types import Group, Problem, Question
 
 @contextmanager
 def recording(records: Path, resume: bool = True) -> Iterator[Ledger]:
-    """Opens the ledger in ``records``. Raises ``ConfigError`` if another process has it open."""
+    """Open the ledger in ``records``. Raises ``ConfigError`` if another process has it open."""
     with locked(records, "being written by", "wait for it, then --resume"), Ledger(records, resume) as ledger:
         yield ledger
 
@@ -35,8 +35,8 @@ async def policy_results(
     name: str, config: Config, checkpoint: Path | None = None, *, source: str, problems: Sequence[Problem],
     services: Services, progress: Progress, author: Author | None = None,
 ) -> Sequence[Group]:  # fmt: skip
-    """Rollouts of the policy with the adapter in ``checkpoint``. Existing records of the same policy and problems are
-    reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
+    """Sample rollouts of the policy with the adapter in ``checkpoint``. Existing records of the same policy and
+    problems are reused; if none is missing, no policy is loaded. ``name`` is shown by ``progress``.
     """
     with recording(policy_records(config, source, problems, checkpoint)) as ledger:
         if author is None and len(ledger.known) < len(problems):
@@ -49,7 +49,7 @@ async def policy_results(
 async def tell_untrained(
     config: Config, sets: Iterable[Sequence[Problem]], services: Services, said: Progress, author: Author | None = None
 ) -> None:
-    """Gives a judge that ranks the untrained policy's answers to ``sets`` of problems, generated once, to compare with.
+    """Give a judge that ranks the untrained policy's answers to ``sets`` of problems, generated once, to compare with.
 
     Evaluations must be of the same sets: others draw other workflows. ``author`` is that policy, if it is loaded.
     """
@@ -71,7 +71,7 @@ def policy_records(
     config: Config, source: str, problems: Sequence[Problem], checkpoint: Path | None, samples: int = 1,
     given: Sequence[str] = (),
 ) -> Path:  # fmt: skip
-    """File for the policy's workflows on ``problems``, named by ``source``; ``given``: texts used instead of it."""
+    """Name the file for the policy's workflows on ``problems``, by ``source``; ``given``: texts used instead of it."""
     settings = decisive(config, ("model", "generation", "executor", "sandbox", "workflow"))
     model = {name: settings["model"][name] for name in ("model_name", "adapter", "dtype")}
     training = [config.training.seed, config.training.response_max_length]
@@ -79,18 +79,18 @@ def policy_records(
     return _file(config, "evaluation", f"{config.base_model.key}_{source}", problems, policy)
 
 
-def plan_ledger(
-    config: Config, source: str, problems: Sequence[Problem], plan: str, decided_by: Sequence[object]
+def method_ledger(
+    config: Config, source: str, problems: Sequence[Problem], method: str, decided_by: Sequence[object]
 ) -> AbstractContextManager[Ledger]:
-    """The ledger of a method without policy on ``problems``; ``decided_by`` is what else decides its records."""
+    """Open the ledger of a method without policy on ``problems``; ``decided_by`` is what else decides its records."""
     settings = decisive(config, ("executor", "sandbox", "workflow"))
     del settings["workflow"]["repairs"]  # only the policy repairs
     parts = [settings, list(map(str, decided_by)), *_weights(config)]
-    return recording(_file(config, "comparison", f"{source}_{plan}", problems, parts))
+    return recording(_file(config, "comparison", f"{source}_{method}", problems, parts))
 
 
 def _weights(config: Config) -> list[str]:
-    """What decides the answers of executors in this process, and their settings do not say."""
+    """List what decides the answers of executors in this process, and is not in their settings."""
     local = [own.model for own in (config.executor, *config.executors.values()) if own.provider == "local"]
     places = [config.base_model.path if model == POLICY else model for model in local]
     known = [content_of(Path(locate_weights(place))) for place in places]
@@ -98,7 +98,7 @@ def _weights(config: Config) -> list[str]:
 
 
 def _file(config: Config, folder: str, name: str, problems: Sequence[Problem], parts: Sequence[Any]) -> Path:
-    """The name ends in eight hexadecimal digits of what decides the records."""
+    """Name the file, ending in eight hexadecimal digits of what decides the records."""
     scored = [metric_of(p.question) for p in problems]
     by: list[Any] = ["official", "math" in scored and verifies_math()]
     if config.judge.own:

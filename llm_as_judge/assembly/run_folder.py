@@ -87,7 +87,7 @@ class Started:
 
 @contextmanager
 def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator[RunFolder]:
-    """The locked places of the configured run; with ``resume``, with its last whole checkpoint.
+    """Lock the places of the configured run; with ``resume``, with its last whole checkpoint.
 
     Raises ``ConfigError`` if there is nothing to resume, settings have changed or another run is in progress,
     ``OSError`` if a folder is not writable.
@@ -96,8 +96,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     key = config.base_model.key
     log_file = output.log_dir / key / f"{output.run_name}.jsonl"
     results = output.results_dir / "training" / key / f"{output.run_name}.json"
-    stored = config.experience_buffer.persistence_dir if config.experience_buffer.enabled else None
-    buffer = stored / key / output.run_name if stored else None
+    buffer = stored / key / output.run_name if (stored := config.experience_buffer.persistence_dir) else None
     places = [place for place in (checkpoints, log_file, results, buffer) if place]
     for folder in (place.parent for place in places):
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +123,7 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
 
 
 def _changed(config: Config, checkpoint: Path) -> list[str]:
-    """Settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
+    """List settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
     file = checkpoint / "config.yaml"
     saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
     now = yaml.safe_load(to_yaml(config))

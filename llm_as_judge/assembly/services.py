@@ -57,7 +57,7 @@ class Services:
 async def open_services(
     config: Config, progress: Progress = SILENT, *, judging: bool = True
 ) -> AsyncIterator[Services]:
-    """Opens the configured services. Raises ``ConfigError`` or ``ProviderError`` before any work is done.
+    """Open the configured services. Raises ``ConfigError`` or ``ProviderError`` before any work is done.
 
     ``progress`` shows pauses for an endpoint. Without ``judging`` no judge model is used: tests, rules or a function.
     """
@@ -102,7 +102,7 @@ async def open_services(
 
 @asynccontextmanager
 async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
-    """The configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
+    """Open the configured judge without a sandbox, which cannot judge code. Raises ``ProviderError``."""
     async with open_clients(config, JUDGES) as clients:
         judge, second = clients.get("judge"), clients.get("second_judge")
         yield OwnJudge(config.judge, llm=judge) if config.judge.own else Judge(config.judge, judge, second=second)
@@ -112,7 +112,7 @@ async def open_judge(config: Config) -> AsyncIterator[AnyJudge]:
 async def open_clients(
     config: Config, roles: Sequence[str], hosted: HostedModels | None = None
 ) -> AsyncIterator[dict[str, LLMClient]]:
-    """The configured models of ``roles``, checked by one request or loaded, except the policy, which comes later."""
+    """Open the configured models of ``roles``, checked by one request or loaded; the policy comes later."""
     hosted = hosted or HostedModels(config)
     endpoints = {role: endpoint for role, endpoint in config.endpoints().items() if role in roles}
     async with AsyncExitStack() as stack:

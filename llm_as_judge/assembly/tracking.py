@@ -80,7 +80,7 @@ class Tracking:
                 self._open[name] = _open_tracker(name, project, run)
 
     def rollout(self, event: RolloutEvent) -> None:
-        """A rollout of the step that ``step`` reports next."""
+        """Track a rollout of the step that ``step`` reports next."""
         if self._open and self.table_every and event.step % self.table_every == 0:
             rollout, verdict = event.rollout, event.rollout.verdict
             judged = rollout.execution.answer, verdict.correct, verdict.reason, rollout.reward.total, event.advantage
@@ -93,7 +93,7 @@ class Tracking:
             self._tell(name, partial(_log_table, sys.modules.get(name), rows, report.step))
 
     def evaluation(self, step: int, summary: Summary, problems: str = "") -> None:
-        """A validation, or with ``problems`` (``heldout/``) an evaluation of other problems."""
+        """Track a validation, or with ``problems`` (``heldout/``) an evaluation of other problems."""
         shares = {"accuracy": summary.overall.value, "valid_rate": summary.valid_rate.value}
         shares |= {f"accuracy/{d}": e.value for d, e in summary.domains.items()}
         self._log({f"eval/{problems}{name}": value for name, value in shares.items()}, step)
@@ -124,7 +124,7 @@ def _log_table(tool: Any, rows: list[list[Any]], step: int, run: Any) -> None:
 
 @contextmanager
 def tracking(settings: TrackingConfig, table_every: int = 0) -> Iterator[Tracking]:
-    """Opens the configured trackers, with a table of completions every ``table_every`` steps (0: none).
+    """Open the configured trackers, with a table of completions every ``table_every`` steps (0: none).
 
     Raises ``ConfigError`` at once for a missing library.
     """
@@ -142,7 +142,7 @@ def tracking(settings: TrackingConfig, table_every: int = 0) -> Iterator[Trackin
 
 
 def step_metrics(report: StepReport) -> dict[str, float]:
-    """Metrics of a step by name; NaN if not measured."""
+    """Return the metrics of a step by name; NaN if not measured."""
     train = {
         "reward": report.reward_mean,
         "frac_reward_zero_std": report.skipped_groups / (report.groups or math.nan),

@@ -88,7 +88,7 @@ class Training:
         return {**self.services.usage(), **self.author.policy.usage()}
 
     async def measure(self, name: str, author: PolicyAuthor, resume: bool = False) -> list[Group]:
-        """Runs a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
+        """Run a held-out evaluation, recorded where ``view`` finds it; ``resume`` reuses a session's records."""
         problems = self.problems.heldout
         output, key = self.run.folder.config.output, self.run.folder.config.base_model.key
         file = output.results_dir / "evaluation" / f"{key}_{output.run_name}_{name.replace(' ', '_')}.jsonl"
@@ -102,7 +102,7 @@ class Training:
         return groups
 
     async def measure_untrained(self) -> Summary:
-        """The held-out evaluation before the first step."""
+        """Run the held-out evaluation before the first step."""
         if not (resumed := self.run.folder.resumed_from is not None):
             await on_device(self.trainer.learner.optimizer.share)  # what a server refuses is said before it evaluates
             written = await on_device(probe_policy, self.author, self.problems)

@@ -10,7 +10,7 @@ from llm_as_judge.assembly.training import open_training
 from llm_as_judge.config.identity import identity
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError, refusing
-from llm_as_judge.evaluation.ablation import PARTS, Outcome, without, worths
+from llm_as_judge.evaluation.ablation import PARTS, HeldOut, without, worths
 from llm_as_judge.evaluation.evaluate import evaluate
 from llm_as_judge.evaluation.summary import Summary, summarise
 from llm_as_judge.files import write_json
@@ -32,7 +32,7 @@ async def run_ablation(
     path = config.output.results_dir / f"ablation_{config.output.run_name}.json"
     runs = _read(path) if path.exists() else {}
 
-    async def outcomes(name: str, change: Mapping[str, object]) -> list[Outcome]:
+    async def results(name: str, change: Mapping[str, object]) -> list[HeldOut]:
         found = []
         for seed in range(config.training.seed, config.training.seed + seeds):
             settings = changed(config, change, name, seed)
@@ -48,8 +48,8 @@ async def run_ablation(
             found.append((share, tokens))
         return found
 
-    full = await outcomes("full", {})
-    worth = worths(full, {part: await outcomes(part, change) for part, change in changes.items()})
+    full = await results("full", {})
+    worth = worths(full, {part: await results(part, change) for part, change in changes.items()})
     result = {
         "seeds": seeds,
         "full": [{"accuracy": accuracy, "tokens": tokens} for accuracy, tokens in full],
@@ -62,7 +62,7 @@ async def run_ablation(
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """Finished runs by name. Raises ``DataError`` for a file with other content."""
+    """Read finished runs by name. Raises ``DataError`` for a file with other content."""
     with refusing(DataError, f"{path}: not a file of an ablation", "move it away to start a new one"):
         runs: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["runs"]
         _ = [(run["config"], run["overall"], run["executor_tokens"]) for run in runs.values()]
@@ -76,7 +76,7 @@ async def _trained(config: Config, progress: Progress) -> Summary:
 
 
 def changed(config: Config, change: Mapping[str, object], name: str, seed: int) -> Config:
-    """``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
+    """Return ``config`` with ``change`` by full names of settings, another seed and run name, and without tracking."""
     tree = config.model_dump(mode="json")
     for setting, value in {**change, "training.seed": seed, "tracking.report_to": ()}.items():
         section, _, leaf = setting.partition(".")

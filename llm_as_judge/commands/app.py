@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explained(error: Exception, arguments: Sequence[str]) -> str | None:
-    """Message with value and cure of an error that the user can correct; None for a bug."""
+    """Explain an error that the user can correct, with value and cure; None for a bug."""
     if isinstance(error, LLMAsJudgeError):
         return f"error: {error}"
     if isinstance(error, UsageError):
@@ -188,7 +188,7 @@ def _interrupted(arguments: Sequence[str], error: BaseException, terminated: boo
 
 
 def _without_secrets(text: str, arguments: Sequence[str]) -> str:
-    """``text`` without the API keys in ``arguments`` and without passwords in addresses."""
+    """Return ``text`` without the API keys in ``arguments`` and without passwords in addresses."""
     for word in arguments:
         _, is_key, secret = word.partition("api_key=")
         if is_key and secret:

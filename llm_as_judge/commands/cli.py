@@ -38,7 +38,7 @@ class Interrupted(Exception):
 
 
 def function_name(value: str | None) -> str | None:
-    """``value`` if a function can have this name."""
+    """Return ``value`` if a function can have this name."""
     if value is not None and not is_name(value):
         raise typer.BadParameter(f"{value!r} is no name of a Python function.")
     return value
@@ -90,7 +90,7 @@ class ConfigOptions:
     overrides: Overrides = None
 
     def load(self, **flags: Any) -> "Config":
-        """``flags`` are typed values by a setting's bare or full name."""
+        """Load the configuration; ``flags`` are typed values by a setting's bare or full name."""
         from llm_as_judge.config.loading import load_config
 
         own = {"model.model_name": self.model, "model.device": self.device}
@@ -108,7 +108,7 @@ class AdapterOptions:
     ] = None
 
     def choose(self, settings: "Config") -> Path | None:
-        """The adapter's folder, None without one. Raises ``ConfigError`` for both options or a folder without one."""
+        """Choose the adapter's folder, if any. Raises ``ConfigError`` for both options or a folder without one."""
         from llm_as_judge.assembly.policy import newest_checkpoint
 
         if self.untrained and self.checkpoint:
@@ -123,7 +123,7 @@ class AdapterOptions:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` as typer reads it: a parameter of a dataclass type is replaced by the dataclass's fields."""
+    """Return ``command`` as typer reads it: a parameter of a dataclass type is replaced by the dataclass's fields."""
     parameters, groups = list[inspect.Parameter](), dict[str, tuple[type[Any], list[str]]]()
     hints, kind = get_type_hints(command, include_extras=True), inspect.Parameter.KEYWORD_ONLY
     for name, parameter in inspect.signature(command).parameters.items():
@@ -147,14 +147,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """The result of ``work`` on an event loop of its own."""
+    """Run ``work`` on an event loop of its own, and return its result."""
     import asyncio  # here: --help and lint start without it
 
     return asyncio.run(work)
 
 
 def names_in(given: Sequence[str] | None) -> list[str]:
-    """Unique names in an option's values, separated by commas or spaces."""
+    """Split an option's values at commas or spaces into unique names."""
     return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
 
 
@@ -183,7 +183,7 @@ _ELSEWHERE = {
 
 
 def file_problem(error: BaseException, command: str = "") -> str | None:
-    """What is wrong with a file or folder that ``command`` writes, and the cure; None for another error."""
+    """Say what is wrong with a file or folder that ``command`` writes, and the cure; None for another error."""
     if not isinstance(error, OSError) or not (error.filename or error.errno == errno.ENOSPC):
         return None
     if not error.filename:
@@ -194,7 +194,7 @@ def file_problem(error: BaseException, command: str = "") -> str | None:
 
 
 def printable(text: str) -> str:
-    """``text`` without control characters other than tabs and line breaks."""
+    """Return ``text`` without control characters other than tabs and line breaks."""
     return text.translate(_CONTROLS)
 
 
@@ -204,7 +204,7 @@ def echo(text: object, *, err: bool = False) -> None:
 
 
 def make_console(as_json: bool) -> "Console":
-    """A console that prints no control characters of texts; on standard error if standard output is for JSON."""
+    """Make a console that prints no control characters of texts; on standard error if standard output is for JSON."""
     from rich.console import Console
 
     class PlainConsole(Console):
@@ -225,7 +225,7 @@ def show(console: "Console", *lines: object) -> None:
 
 
 def show_caveat(console: "Console", config: "Config") -> None:
-    """What the embedded executor's answers to given problems are worth; nothing with another executor."""
+    """Print what the embedded executor's answers to given problems are worth; nothing with another executor."""
     if config.executor.provider == "embedded":
         reason = "the nano models know only their own generated problems; their answers to others are worthless"
         show(console, f"caveat: {reason}. Use a real model: --config config/training.yaml")
@@ -236,7 +236,7 @@ def policy_name(checkpoint: Path | None) -> str:
 
 
 def print_json(data: Any) -> None:
-    """Indented on a terminal, else on one line, so that a program can read the last line of a log."""
+    """Print JSON, indented on a terminal, else on one line, so that a program can read the last line of a log."""
     text = json_text(data, 2 if sys.stdout.isatty() else 0)
     if "utf" not in (sys.stdout.encoding or "utf-8").lower():
         text = "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
@@ -244,7 +244,7 @@ def print_json(data: Any) -> None:
 
 
 def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Dotted names and values of nested mappings."""
+    """Yield dotted names and values of nested mappings."""
     for name, value in result.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{prefix}{name}.")
@@ -253,7 +253,7 @@ def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """JSON, or a line for each value."""
+    """Print JSON, or a line for each value."""
     if as_json:
         print_json(result)
     else:
@@ -263,7 +263,7 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 
 
 def make_question(text: str, domain: str, data: "DataConfig", entry_point: str | None = None) -> Question:
-    """A question typed by the user. Raises ``ConfigError`` for an unknown domain or an empty text."""
+    """Make the question that the user typed. Raises ``ConfigError`` for an unknown domain or an empty text."""
     if not text.strip():
         raise ConfigError("the problem is empty; give its text or --file FILE")
     return Question("cli", text, domain, entry_point=entry_point, like=data.like(domain))

@@ -26,7 +26,7 @@ async def run_comparison(
     config: "Config", *, data: Path | None = None, checkpoint: Path | None = None, limit: int | None = None,
     choose_on: int | None = None, progress: Progress = SILENT,
 ) -> dict[str, Any]:  # fmt: skip
-    """All methods on the problems of ``data`` (default: the held-out ones), with the policy trained to ``checkpoint``.
+    """Compare all methods on the problems of ``data`` (default: held-out ones), with the policy of ``checkpoint``.
 
     The best single workflow is chosen on as many training problems or, with ``choose_on``, on that many, and only
     chosen workflows run on ``problems``. Returns the content of the results file.
@@ -34,7 +34,7 @@ async def run_comparison(
     from llm_as_judge.assembly.check import check_before
     from llm_as_judge.assembly.policy import adapter_digest
     from llm_as_judge.assembly.problems import heldout_problems, open_problems
-    from llm_as_judge.assembly.recording import plan_ledger, policy_results, tell_untrained
+    from llm_as_judge.assembly.recording import method_ledger, policy_results, tell_untrained
     from llm_as_judge.assembly.services import open_services
     from llm_as_judge.data.problems import measured_problems
     from llm_as_judge.evaluation import comparison
@@ -57,18 +57,18 @@ async def run_comparison(
     usable = shapes_of(load_operators(config.workflow.operators))
     if choose_on is not None and not {*DRAFTS.values()} <= {*usable}:
         raise ConfigError("--choose-on needs AnswerGenerate and CustomCodeGenerate in workflow.operators")
-    plans = [plan for plan in usable if choose_on is None or plan in comparison.CANDIDATES]
+    shapes = [shape for shape in usable if choose_on is None or shape in comparison.CANDIDATES]
     sampler = open_problems(config, measured=False).sampler  # in the order of a training run
     training = list({p.question.id: p for p in sampler.sample(choose_on or len(problems))}.values())
-    log = partial(plan_ledger, config, source, problems)
+    log = partial(method_ledger, config, source, problems)
     async with open_services(config, progress, judging=bool(config.judge.own)) as services:
         await check_before([*problems, *training], services.sandbox, services.official.judge)
         await tell_untrained(config, [training, problems], services, progress)
 
         async def measured(source: str, problems: "Sequence[Problem]") -> "Matrix":
             advance = partial(progress.advance, f"single workflows, {source}")
-            own_log = partial(plan_ledger, config, source, problems)
-            return await measure(problems, services.official, advance, plans, own_log)
+            own_log = partial(method_ledger, config, source, problems)
+            return await measure(problems, services.official, advance, shapes, own_log)
 
         tried = await measured("training", training)
         matrix = await measured(source, problems) if choose_on is None else None

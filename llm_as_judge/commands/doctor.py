@@ -55,7 +55,7 @@ def doctor(
 
 
 def checks_of(settings: "Config") -> dict[str, Callable[[], str]]:
-    """Each check returns what it found, and raises if that is not enough."""
+    """List the checks; each returns what it found, and raises if that is not enough."""
     output = settings.output
     checks: dict[str, Callable[[], str]] = {
         "python": lambda: f"{platform.python_version()} ({sys.executable})",
@@ -95,7 +95,7 @@ def show_checks(checks: list[Check]) -> None:
 
 
 def _printed(code: str, *words: str, python: str = sys.executable) -> str:
-    """What ``code`` prints in its own process, since a broken installation may crash. Raises ``OSError``."""
+    """Run ``code`` in its own process, as a broken installation may crash; returns its output. Raises ``OSError``."""
     done = subprocess.run([python, "-c", code, *words], check=False, capture_output=True, text=True, timeout=300)
     if done.returncode:
         raise OSError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1])
@@ -133,7 +133,7 @@ if device.type == "cuda":
 
 
 def _gpu(settings: "Config") -> str:
-    """Warns if the card is too small by the figures of ``plan``."""
+    """Warn if the card is too small by the figures of ``plan``."""
     from llm_as_judge.commands.plan import make_plan
 
     found = _printed(_ON_GPU, settings.model.device, settings.model.dtype)
@@ -166,7 +166,7 @@ def _sandbox(settings: "Config") -> str:
 
 
 def _model(settings: "Config") -> str:
-    """A folder must hold weights; those of a hub id must be in the cache, or the hub must know it."""
+    """Check the model: a folder must hold weights; a hub id must be in the cache or known to the hub."""
     from llm_as_judge.config.loading import locate_weights
 
     path, quantization = settings.base_model.path, settings.model.quantization
@@ -202,7 +202,7 @@ def _data(settings: "Config") -> str:
 
 
 def _endpoint(settings: "Config", role: str) -> str:
-    """One completion by the client of training; the embedded server is started for it, local weights are loaded."""
+    """Ask once by the client of training; the embedded server is started for it, local weights are loaded."""
     from llm_as_judge.assembly.services import open_clients
     from llm_as_judge.config.schema import POLICY
 
@@ -236,7 +236,7 @@ def _engine(settings: "Config") -> str:
 
 
 def _policy(settings: "Config") -> str:
-    """Fails if so few workflows are valid that GRPO would have nothing to compare."""
+    """Fail if so few workflows are valid that GRPO would have nothing to compare."""
     from llm_as_judge.assembly.policy import load_author, probe_policy
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.evaluation.written import NEEDS_WARM_UP
@@ -248,7 +248,7 @@ def _policy(settings: "Config") -> str:
 
 
 def _writable(folder: Path) -> str:
-    """Writes to the folder, or to the one in which a run would create it."""
+    """Write to the folder, or to the one in which a run would create it."""
     there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=there) as file:

@@ -84,7 +84,7 @@ def run_export(
 
 
 def _in_full_precision(path: str, config: "Config", adapter: Path) -> "tuple[Policy, str]":
-    """The policy on its base weights as they are, as 4 or 8 bits would round the adapter, and how far off it is."""
+    """Load the policy on unrounded base weights, as 4 or 8 bits would round the adapter, and tell how far off it is."""
     from llm_as_judge.policy.model import Policy
     from llm_as_judge.policy.sampling import PLAIN
     from llm_as_judge.types import DOMAINS, Completion, Question
@@ -114,7 +114,7 @@ def _hub_id(config: "Config") -> str | None:
 
 
 def check_target(repository: str, base_model: str | None, *, merge: bool) -> None:
-    """Raises ``ConfigError`` without a token, or if the hub's ``repository`` holds an adapter of another base model."""
+    """Raise ``ConfigError`` without a token, or if the hub's ``repository`` holds an adapter of another base model."""
     import huggingface_hub as hub
 
     if base_model is None:
@@ -132,7 +132,7 @@ def check_target(repository: str, base_model: str | None, *, merge: bool) -> Non
 
 
 def push(folder: Path, repository: str) -> str:
-    """Uploads an exported folder to the hub in one commit; returns the address."""
+    """Upload an exported folder to the hub in one commit; returns the address."""
     import huggingface_hub as hub
 
     cure = f"{folder} is written, so upload it later: hf upload {repository} {folder}"
@@ -148,7 +148,7 @@ def _check_new(folder: Path) -> None:
 
 
 def _training_results(manifest: Mapping[str, Any], trained: "Config") -> Mapping[str, Any]:
-    """Results of the run that wrote the checkpoint, if it was the run's last step."""
+    """Read the results of the run that wrote the checkpoint, if it was the run's last step."""
     output = trained.output
     results = read_json(output.results_dir / "training" / trained.base_model.key / f"{output.run_name}.json")
     same = results.get("run_id") == manifest.get("run") and results.get("steps") == manifest.get("step")
@@ -156,7 +156,7 @@ def _training_results(manifest: Mapping[str, Any], trained: "Config") -> Mapping
 
 
 def _evaluations(checkpoint: Path, config: "Config") -> Sequence[Mapping[str, Any]]:
-    """Evaluation rows of these very weights."""
+    """Read the evaluation rows of these very weights."""
     from llm_as_judge.assembly.policy import adapter_digest
 
     rows = read_json(config.output.results_dir / "evaluation" / f"{config.base_model.key}_results.json").get("datasets")
@@ -165,7 +165,7 @@ def _evaluations(checkpoint: Path, config: "Config") -> Sequence[Mapping[str, An
 
 
 def _mix(trained: "Config") -> Mapping[str, Any]:
-    """Lines of each dataset in a training mix made by ``data process``."""
+    """Count the lines of each dataset in a training mix made by ``data process``."""
     file = trained.data.train_dataset
     datasets = read_json(file.with_name("info.json")).get("datasets", {}) if file else {}
     return {name: of["train_mix"]["lines"] for name, of in datasets.items() if "lines" in of.get("train_mix", {})}

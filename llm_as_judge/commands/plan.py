@@ -75,8 +75,8 @@ class Plan:
 def make_plan(
     config: "Config", machines: Sequence[str] = MACHINES, assumed: Assumed | None = None, log: Path | None = None
 ) -> Plan:
-    """``log`` of an earlier run replaces assumptions. Raises ``ConfigError`` for an unknown machine or model and
-    ``DataError`` for a log without rollouts.
+    """Plan a run; the ``log`` of another replaces assumptions. Raises ``ConfigError`` for an unknown machine or model
+    and ``DataError`` for a log without rollouts.
     """
     from llm_as_judge.workflow.shapes import SHAPES
 
@@ -102,7 +102,7 @@ def make_plan(
 
 
 def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
-    """A step's rollouts, and what had to be assumed."""
+    """Return a step's rollouts, and what had to be assumed."""
     from llm_as_judge.assembly.problems import open_problems
     from llm_as_judge.workflow.prompt import Layer1
     from llm_as_judge.workflow.shapes import SHAPES, workflow
@@ -127,7 +127,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
     written = sum(map(count, texts)) / len(texts) + 1
     if given.completion is None:
         notes.append(f"workflows of {written:.0f} tokens, like the hand-written ones")
-    shown = buffer.top_k if buffer.enabled and config.workflow.layer1 else 0
+    shown = buffer.top_k if config.workflow.layer1 else 0
     if shown:
         notes.append(f"{shown} examples from the buffer in a prompt where they fit")
 
@@ -161,7 +161,7 @@ def workload_of(config: "Config", given: Assumed) -> tuple[Workload, list[str]]:
 
 
 def _counter(config: "Config", notes: list[str]) -> Callable[[str], float]:
-    """Tokens of a text, by the policy's tokenizer if it is on this machine."""
+    """Return a counter of a text's tokens, by the policy's tokenizer if it is on this machine."""
     path = config.base_model.path
     if path.startswith("pip:") or Path(path).exists():
         from llm_as_judge.config.loading import locate_weights
@@ -175,7 +175,7 @@ def _counter(config: "Config", notes: list[str]) -> Callable[[str], float]:
 
 
 def _measured(work: Workload, log: Path, config: "Config") -> Workload:
-    """The workload with the completions and calls of an earlier run, and what its choice of executors cost."""
+    """Return the workload with the completions and calls of an earlier run, and what its choice of executors cost."""
     from llm_as_judge.events import RolloutEvent
     from llm_as_judge.runlog import LogReader
 
@@ -204,7 +204,7 @@ def _measured(work: Workload, log: Path, config: "Config") -> Workload:
 
 
 def _machine(name: str) -> tuple[int, Card]:
-    """``4xH100-80``, or a number of cards of other bytes in GB with the speed of an A100, such as ``2x80``."""
+    """Read ``4xH100-80``, or a number of cards of other bytes in GB with the speed of an A100, such as ``2x80``."""
     cards, found = estimates.known()[0], re.fullmatch(r"([1-9]\d{0,3})x(?:(\d{1,4}(?:\.\d+)?)|([\w-]+))", name)
     if found and (found[2] or found[3] in cards):
         card = replace(cards["A100-80"], memory=float(found[2]) * GB) if found[2] else cards[found[3]]
@@ -217,12 +217,12 @@ def _dtype(config: "Config") -> str:
 
 
 def _forwarded(config: "Config", work: Workload) -> float:
-    """Tokens that an update forwards: each prefix once, unless prefix sharing is off."""
+    """Count the tokens that an update forwards: each prefix once, unless prefix sharing is off."""
     return work.tokens["padded" if config.training.shared_prefix is False else "unique"]
 
 
 def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> dict[str, float]:
-    """Bytes of everything that must be on a card: peaks of an update, of sampling and of the held-out evaluation."""
+    """Size all that must be on a card, in bytes: peaks of an update, of sampling and of the held-out evaluation."""
     from llm_as_judge.config.schema import POLICY
 
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
@@ -261,7 +261,7 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
 
 
 def _placed(config: "Config", parts: Mapping[str, float], count: int, card: Card) -> dict[str, int] | None:
-    """A card for each part, the largest first; None if they do not fit. The run's own server is with the trainer."""
+    """Choose a card for each part, largest first; None if they do not fit. The run's own server is with the trainer."""
     together = not (config.engine.gpus or config.engine.base_url)
     groups = [["trainer", "policy server"]] if together else [["trainer"], ["policy server"]]
     groups = [[name for name in names if name in parts] for names in groups]
@@ -280,7 +280,7 @@ def _on(
     config: "Config", shape: ModelSizes, work: Workload, given: Assumed, evaluations: float, run: Mapping[str, float],
     count: int, card: Card,
 ) -> OnMachine:  # fmt: skip
-    """``evaluations``: requests of the held-out evaluations; ``run``: tokens of the run."""
+    """Predict a run on a machine; ``evaluations``: requests of the held-out evaluations; ``run``: tokens of the run."""
     training, executor, tokens = config.training, config.executor, work.tokens
 
     def placed(config: "Config") -> tuple[dict[str, float], dict[str, int] | None]:
@@ -328,7 +328,7 @@ def _on(
 
 
 def _changes(config: "Config") -> "Iterator[tuple[str, Config]]":
-    """Settings that free memory, each with the changed configuration."""
+    """Yield settings that free memory, each with the changed configuration."""
     for name, value, shown in (
         ("generation.engine", "local", "=local"),
         ("model.gradient_checkpointing", True, "=true"),

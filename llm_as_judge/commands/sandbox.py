@@ -32,7 +32,7 @@ class Limits:
     memory_mb: Annotated[int | None, typer.Option(min=64, metavar="N", help="Address space per process in MB.")] = None
 
     def run(self, work: "Callable[[Sandbox], Awaitable[T]]") -> tuple[T, str]:
-        """Result of ``work`` in a sandbox with these limits, and the sandbox's mode."""
+        """Run ``work`` in a sandbox with these limits; returns its result and the sandbox's mode."""
         from llm_as_judge.config.loading import load_config
         from llm_as_judge.sandbox.host import Sandbox
 

@@ -80,7 +80,7 @@ def selftest(
 
 
 def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[list[str]]]:
-    """Arguments of Python for each part, one command after the other; runs write to ``folder``."""
+    """List the arguments of Python for each part, one command after the other; runs write to ``folder``."""
     on_gpu, python = device.startswith("cuda"), config.engine.python
     tests = ["-m", "pytest", "-q", "-m", "gpu", "--device", device, "-p", "no:cacheprovider", "tests/policy"]
     parts = {
@@ -107,7 +107,7 @@ def commands_of(device: str, config: "Config", folder: Path) -> dict[str, list[l
 
 
 def _run(commands: Sequence[Sequence[str]], log: Path, config: "Config") -> str:
-    """Seconds and the last lines of output. Raises ``ConfigError`` for a command that fails."""
+    """Run a command; returns seconds and the last lines of output. Raises ``ConfigError`` if it fails."""
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     own = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "VLLM_PYTHON": _absolute(config.engine.python)}
     begun = time.monotonic()

@@ -66,7 +66,7 @@ class ChatBody(Body):
 
 
 def read_request(body: Mapping[str, Any], models: Mapping[str, Domain], data: DataConfig) -> tuple[ChatBody, Question]:
-    """``models`` are the served names and their domains. Raises ``RequestError``."""
+    """Read a request; ``models`` are the served names and their domains. Raises ``RequestError``."""
     read = checked(body, ChatBody, models, _UNSUPPORTED)
     turns = [(_SPEAKERS[one.role], one.text) for one in read.messages]
     if turns[-1][0] != "User" or not turns[-1][1].strip():
@@ -142,7 +142,7 @@ class Endpoint:
         self, request: ChatBody, question: Question, index: int,
         on_workflow: Callable[[str], Awaitable[None]] | None = None,
     ) -> Solution:  # fmt: skip
-        """Raises ``RequestError``."""
+        """Solve a question. Raises ``RequestError``."""
         draw = Draw(request.temperature, request.top_p, None if request.seed is None else request.seed + index)
         try:
             return await self.solver.answer(question, draw, fallback=self.fallback, on_workflow=on_workflow)
@@ -152,7 +152,7 @@ class Endpoint:
             raise RequestError(f"{type(error).__name__}: {error}", 502) from error
 
     async def _stream(self, http: web.Request, request: ChatBody, question: Question) -> web.StreamResponse:
-        """Server-sent events: each choice's workflow as soon as it is written, then its answer in one piece."""
+        """Stream server-sent events: each choice's workflow as soon as it is written, then its answer in one piece."""
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
         await response.prepare(http)
         head = reply_head(request.model, "chat.completion.chunk")
@@ -198,7 +198,7 @@ class Endpoint:
 
 
 def _choice(index: int, solution: Solution, request: ChatBody) -> dict[str, Any]:
-    """The answer, with the workflow in the field where reasoning models have their reasoning."""
+    """Return the answer, with the workflow in the field where reasoning models have their reasoning."""
     execution, text = solution.execution, solution.answer or ""
     message = {
         "role": "assistant",
@@ -213,6 +213,6 @@ def _choice(index: int, solution: Solution, request: ChatBody) -> dict[str, Any]
 
 
 def _tokens(solutions: Sequence[Solution]) -> tuple[int, int]:
-    """Tokens that policy and executor together read and wrote."""
+    """Count the tokens that policy and executor together read and wrote."""
     read, written = zip(*(solution.tokens() for solution in solutions), strict=True)
     return sum(read), sum(written)

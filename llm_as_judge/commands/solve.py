@@ -54,7 +54,7 @@ def solve(
 
 
 def _lines(solution: "Solution") -> Iterator[str]:
-    """Each attempt's workflow, operator calls with their results, and why it was repaired; then the answer."""
+    """Yield each attempt's workflow, operator calls with their results, and why it was repaired; then the answer."""
     for attempt in solution.attempts:
         yield from _run_lines(attempt.workflow, attempt.execution)
         yield f"{attempt.told}\n"

@@ -34,7 +34,7 @@ class TrainResult:
     after: "Summary"
     baselines: "Sequence[Row]"
     workflows: Mapping[str, Mapping[Domain, float]]  # accuracy of each workflow of the catalogue alone
-    learned: Mapping[Domain, str]  # the plan the policy writes most; '' for a shape outside the catalogue
+    learned: Mapping[Domain, str]  # the named shape that the policy writes most; '' for another
     judge: "Counts | None"
     problems: int
     steps: int
@@ -85,8 +85,8 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
             folder = run.folder
-            plans = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
-            shorter = f", then {len(plans)} baselines on them (none: --set baselines=none)" if plans else ""
+            shapes = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
+            shorter = f", then {len(shapes)} baselines on them (none: --set baselines=none)" if shapes else ""
             progress.say(f"{len(heldout)} held-out problems are solved before and after training{shorter}")
             before = await training.measure_untrained()
             training_began = time.monotonic()
@@ -95,7 +95,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
             groups = await training.measure("trained policy", training.trained)
             after = summarise(groups)
             advance = partial(progress.advance, "single workflows")
-            matrix = await baselines.measure(heldout, services.official, advance, plans)
+            matrix = await baselines.measure(heldout, services.official, advance, shapes)
             judged = [group for own in matrix.evaluations.values() for group in own] or groups
             agreed = await agreement(services.alone, judged) if services.alone else None
             tops = {domain: next(iter(shapes)) for domain, shapes in after.shapes.items()}
@@ -107,7 +107,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
                 before=before,
                 after=after,
                 baselines=baselines.rows(matrix),
-                workflows=matrix.accuracies() if len(plans) > 1 else {},
+                workflows=matrix.accuracies() if len(shapes) > 1 else {},
                 learned={domain: top if top in SHAPES else "" for domain, top in tops.items()},
                 judge=agreed,
                 problems=len(heldout),
@@ -161,7 +161,7 @@ def train(
     console.print(f"Contrast: {result.contrast}", highlight=False)
     console.print(terminal.shapes_table(result.before.shapes, result.after.shapes))
     if result.workflows:
-        console.print(terminal.plans_table(result.workflows, result.learned))
+        console.print(terminal.single_shapes_table(result.workflows, result.learned))
     if result.judge and (line := terminal.judge_line(result.judge.as_json())):
         console.print(line)
     console.print(terminal.usage_table(result.usage))

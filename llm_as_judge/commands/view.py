@@ -28,7 +28,7 @@ class InspectLogs:
         self._reader = LogReader(path)
 
     def update(self) -> list[Path]:
-        """Writes the logs of new steps and evaluations; raises ``OSError``."""
+        """Write the logs of new steps and evaluations; raises ``OSError``."""
         return [*self._steps(), *self._evaluations()]
 
     def _steps(self) -> Iterator[Path]:

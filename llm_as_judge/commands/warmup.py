@@ -31,7 +31,7 @@ class Look:
         return f"warm-up step {self.step}: held-out loss {self.loss:.3f} nats per token, {self.written}"
 
     def rank(self) -> tuple[float, float]:
-        """Greater for more valid workflows, then for a lower loss."""
+        """Rank more valid workflows higher, then a lower loss."""
         return self.written.valid_rate, -self.loss
 
     def as_json(self) -> dict[str, Any]:
@@ -84,9 +84,9 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
         held_out, looks = pairs.held_out(), list[Look]()
 
         def look() -> bool:
-            """Measures the policy; whether it writes enough valid workflows."""
+            """Measure the policy; returns whether it writes enough valid workflows."""
             policy = replace(author, version=loop.steps)
-            written = look_at(policy, pairs.held_out_questions, settings.look_samples)
+            written = look_at(policy, pairs.held_out_questions, samples=3)
             looks.append(Look(loop.steps, loop.loss(held_out), written))
             progress.say(str(looks[-1]))
             return written.valid_rate >= settings.enough_valid

@@ -23,6 +23,7 @@ from llm_as_judge.workflow.lint.check import lint
 
 #: Workflows of each held-out problem whose loss is measured.
 _HELD_OUT = 4
+_HELD_OUT_PROBLEMS = 9
 _ASKED_WORDS = 30
 #: Attempts to break a workflow.
 _TRIES = 20
@@ -37,17 +38,17 @@ class Pairs:
     """Generated workflows, or the user's own, for the configured training problems."""
 
     def __init__(self, config: Config, author: PolicyAuthor) -> None:
-        """Raises ``DataError`` for too few problems and for workflows that cannot be used."""
+        """Raise ``DataError`` for too few problems and for workflows that cannot be used."""
         self.config, self.author = config, author
         self._operators, self._varied = load_operators(config.workflow.operators), config.warmup.varied
         self._lint = partial(lint, operators=self._operators, executors=config.executors)
         self._rng = Random(f"warm-up/{config.training.seed}")
-        held_out = config.warmup.look_problems
-        drawn = open_problems(config, measured=False).sampler.sample(max(64, 2 * held_out))
+        drawn = open_problems(config, measured=False).sampler.sample(64)
         questions = list({p.question.id: p.question for p in drawn}.values())
+        held_out = min(_HELD_OUT_PROBLEMS, len(questions) // 2)
         self.held_out_questions, training = questions[:held_out], questions[held_out:]
         self._training = {d: [q for q in training if q.domain == d] for d in dict.fromkeys(q.domain for q in training)}
-        if not self._training:
+        if not held_out:
             raise DataError(f"{len(questions)} training problems are too few to hold some out for the warm-up")
         file = config.warmup.own_workflows
         self._own = self._read_own(file) if file else []
@@ -59,7 +60,7 @@ class Pairs:
             )
 
     def draw(self) -> list[Completion]:
-        """Pairs of one step: ``workflows_per_problem`` for each of ``problems_per_step`` problems."""
+        """Draw the pairs of one step: ``workflows_per_problem`` for each of ``problems_per_step`` problems."""
         settings = self.config.warmup
         domains = self._rng.sample(sorted(self._training), len(self._training))
         return [
@@ -70,7 +71,7 @@ class Pairs:
         ]
 
     def held_out(self) -> list[Completion]:
-        """Pairs of problems that no step sees, the same every time."""
+        """Return pairs of problems that no step sees, the same every time."""
         rng = Random("warm-up, held out")
         return [self._pair(question, rng) for question in self.held_out_questions for _ in range(_HELD_OUT)]
 
@@ -89,7 +90,7 @@ class Pairs:
         return write(class_first=head, executors=executors)
 
     def _repair(self, question: Question, source: str, rng: Random) -> Completion:
-        """A second turn: a workflow with a fault is written again without it, one that failed gives way to another."""
+        """Make a second turn: a workflow with a fault is written without it, one that failed gives way to another."""
         repaired = source
         if broken := self._broken(source, rng) if rng.random() < 0.5 else None:
             source, told = broken
@@ -102,7 +103,7 @@ class Pairs:
         return self._completion(question, repaired, self.author.policy.told(first, told))
 
     def _completion(self, question: Question, source: str, prompt_ids: Sequence[int] = ()) -> Completion:
-        """``source`` as the reply to the question's prompt, or to ``prompt_ids``."""
+        """Return ``source`` as the reply to the question's prompt, or to ``prompt_ids``."""
         policy, workflow, prompt = self.author.policy, self.config.workflow, self.author.prompt(question)
         if prompt.prefill == ASKED_HEAD:
             # The last sentence of the problem on one line, or the last words of a long one.
@@ -117,7 +118,7 @@ class Pairs:
         return Completion(reply, given, (*map(int, ids), int(end)), (), "stop", prefill=prompt.prefill)
 
     def _broken(self, source: str, rng: Random) -> tuple[str, str] | None:
-        """``source`` with a name in the place of another, so that lint refuses it, and what a policy is told."""
+        """Replace a name in ``source``, so that lint refuses it; returns the text and what a policy is told."""
         body = source.removeprefix(CLASS_HEAD)
         head, words = source.removesuffix(body), list(re.finditer(r"\b[A-Za-z]\w{2,}", body))
         for _ in range(_TRIES):
@@ -129,7 +130,7 @@ class Pairs:
         return None
 
     def _read_own(self, path: Path) -> list[tuple[str, str]]:
-        """Domain and workflow of each line of a JSONL file. Raises ``DataError`` for a line that cannot be used."""
+        """Read domain and workflow of each line of a JSONL file. Raises ``DataError`` for one that cannot be used."""
         found = list[tuple[str, str]]()
         try:
             for number, line in enumerate(read_source(path, LONGEST_TABLE).splitlines(), 1):
@@ -144,7 +145,7 @@ class Pairs:
 
 
 def _failed(question: Question, operator: str, limit: int) -> str:
-    """What a policy is told if the run of its workflow fails: a public test, or else a reply that is too long."""
+    """Say what a policy is told if the run of its workflow fails: a public test, or else a reply that is too long."""
     if question.public_tests:
         return message(Execution("finished", ""), [f"the answer fails a public test: {question.public_tests[0]}"])
     error = f"the model's reply was cut off after {limit} tokens"

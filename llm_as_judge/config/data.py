@@ -51,7 +51,7 @@ class DataConfig(Strict):
         return (*DOMAINS, *self.domains)
 
     def like(self, domain: str) -> Like | None:
-        """What the answers of a domain are like; None for a built-in one. Raises ``ConfigError`` for an unknown one."""
+        """Look up what a domain's answers are like; None if built in. Raises ``ConfigError`` for an unknown one."""
         if domain not in self.known:
             known = ", ".join(self.known)
             raise ConfigError(f"domain {domain!r} is unknown; use one of {known}, or add it to data.domains")

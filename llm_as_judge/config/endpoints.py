@@ -18,7 +18,7 @@ class ServerConfig(Strict):
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )
-    timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request in seconds.")
+    timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request or call of judge.function in seconds.")
     max_retries: int = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
     concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
 
@@ -37,15 +37,12 @@ class EngineConfig(ServerConfig):
     )
     python: str = Field("", description="Python interpreter with vLLM; empty: this one.")
     options: Names = Field((), description="Further vLLM options of the run's own server.")
-    loss_reduction: Literal["sum", "mean"] | None = Field(
-        None, description="How a Tinker server adds up the losses of tokens and rows; null: measured."
-    )
     price_per_million_input: Float = Field(0.0, ge=0, description="Tinker: price per million tokens read or scored.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Tinker: price per million sampled tokens.")
     price_per_million_training: Float = Field(0.0, ge=0, description="Tinker: price per million trained tokens.")
 
     def cost(self, read: float, sampled: float, trained: float) -> float:
-        """The price of so many tokens of a Tinker server."""
+        """Compute the price of so many tokens of a Tinker server."""
         prices = self.price_per_million_input, self.price_per_million_output, self.price_per_million_training
         return sum(price * tokens for price, tokens in zip(prices, (read, sampled, trained), strict=True)) / 1e6
 
@@ -74,7 +71,7 @@ class EndpointConfig(ServerConfig):
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
-        """The price of so many tokens."""
+        """Compute the price of so many tokens."""
         return (prompt_tokens * self.price_per_million_input + completion_tokens * self.price_per_million_output) / 1e6
 
     @model_validator(mode="after")
@@ -119,7 +116,6 @@ class JudgeConfig(EndpointConfig):
         None, description="YAML file of weighted criteria, which the model scores instead."
     )
     relative: bool = Field(False, description="The model ranks a group's answers instead; evaluations count wins.")
-    function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of the function, in seconds.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 
     @model_validator(mode="after")

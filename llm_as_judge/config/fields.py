@@ -33,7 +33,7 @@ class Input:
 
 
 def is_address(url: str) -> bool:
-    """Whether ``url`` names a host, and no port that cannot be."""
+    """Tell whether ``url`` names a host, and no port that cannot be."""
     try:
         return bool(urlsplit(url).hostname) and urlsplit(url).port != 0
     except ValueError:  # a port that is no number or out of range
@@ -71,7 +71,7 @@ Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
 def complete_shares(name: str, shares: Mapping[Any, float], members: Sequence[Any]) -> dict[Any, float]:
-    """The shares, which must sum to 1, with 0 for ``members`` that are not named."""
+    """Complete the shares, which must sum to 1, with 0 for ``members`` that are not named."""
     if min(shares.values(), default=0) < 0:
         raise ValueError(f"{name} must not be negative, got {dict(shares)}")
     if abs(sum(shares.values()) - 1) > 1e-6:
@@ -94,7 +94,7 @@ class Strict(BaseModel):
 
 
 def members(annotation: Any) -> list[Any]:
-    """Alternatives of a type, without ``Annotated``."""
+    """List the alternatives of a type, without ``Annotated``."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         return members(arguments[0])
@@ -104,7 +104,7 @@ def members(annotation: Any) -> list[Any]:
 
 
 def takes_text(annotation: Any) -> bool:
-    """Whether all values of a setting are text or lists of text, whatever YAML would make of it (``off`` is a word)."""
+    """Tell whether a setting's values are text or lists of text, whatever YAML would make of it (``off`` is a word)."""
     kinds = (str, Path, types.NoneType)
     return all(member in kinds or typing.get_origin(member) in (Literal, tuple) for member in members(annotation))
 
@@ -114,7 +114,7 @@ def takes_list(annotation: Any) -> bool:
 
 
 def with_paths(value: Any, change: Callable[[str], str]) -> Any:
-    """A setting that names files, with other paths: a file, ``file.py:function``, or weights by these."""
+    """Return a setting that names files, with other paths: a file, ``file.py:function``, or weights by these."""
     if isinstance(value, dict):
         return {with_paths(key, change): weight for key, weight in value.items()}
     if not isinstance(value, str) or not value:
@@ -124,6 +124,6 @@ def with_paths(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def names_input(field: FieldInfo) -> bool:
-    """Whether the setting names files to read."""
+    """Tell whether the setting names files to read."""
     inner = [mark for member in typing.get_args(field.annotation) for mark in typing.get_args(member)]
     return any(isinstance(mark, Input) for mark in (*field.metadata, *inner))

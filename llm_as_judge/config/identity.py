@@ -26,12 +26,12 @@ _END = 1 << 22
 
 
 def identity(config: Config) -> str:
-    """SHA-256 of all settings that decide the results of a run."""
+    """Compute the SHA-256 of all settings that decide the results of a run."""
     return digest(decisive(config, (section for section in SECTIONS if section not in _IRRELEVANT)))
 
 
 def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The deciding settings of ``sections``, as JSON types; named executors belong to ``executor``."""
+    """Return the deciding settings of ``sections``, as JSON types; named executors belong to ``executor``."""
     found = {section: dict(_settings(config, section)) for section in sections}
     if config.executors and "executor" in found:
         found["executors"] = deciding_of(config.model_dump(mode="json", include={"executors"})["executors"])
@@ -39,17 +39,17 @@ def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any
 
 
 def deciding_of(executors: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The settings of named executors without their connections."""
+    """Return the settings of named executors without their connections."""
     return {name: {k: own[k] for k in own if k not in _CONNECTION} for name, own in executors.items()}
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of a JSON value."""
+    """Compute the SHA-256 of a JSON value."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def content_of(place: Path) -> str:
-    """Digest of a file, or of the files of a folder and their names; the path itself if it does not exist."""
+    """Digest a file, or the files of a folder and their names; the path itself if it does not exist."""
     if place.is_dir():
         files = sorted(path for path in place.rglob("*") if path.is_file())
         return digest([[str(path.relative_to(place)), content_of(path)] for path in files])

@@ -32,7 +32,7 @@ _ALIASES = {"api_type": "provider", "model_name": "model"}
 def load_config(
     path: str | Path | None = None, overrides: Sequence[str] = (), *, extra: Mapping[str, Any] | None = None
 ) -> Config:
-    """The configuration in ``path`` (None: defaults) with ``name=value`` overrides and command-line flags.
+    """Load the configuration in ``path`` (None: defaults) with ``name=value`` overrides and command-line flags.
 
     ``extra`` maps names to typed values of flags; None means that the flag was not given. Raises ConfigError.
     """
@@ -76,7 +76,7 @@ def load_config(
 
 
 def locate_weights(path: str) -> str:
-    """The file or folder of a model's ``path``; ``pip:package/file`` is a file in an installed Python package.
+    """Find the file or folder of a model's ``path``; ``pip:package/file`` is a file in an installed Python package.
 
     Raises ``ConfigError`` if the package or the file is missing.
     """
@@ -92,7 +92,7 @@ def locate_weights(path: str) -> str:
 
 
 def to_yaml(config: Config) -> str:
-    """The configuration as YAML for ``load_config``; API keys are replaced by references."""
+    """Write the configuration as YAML for ``load_config``; API keys are replaced by references."""
     tree = config.model_dump(mode="json")
     for section in (tree["executor"], *tree["executors"].values(), tree["judge"], tree["engine"]):
         if section["api_key"] != DEFAULT_API_KEY:
@@ -102,7 +102,7 @@ def to_yaml(config: Config) -> str:
 
 
 def _leaf(name: str, origin: str) -> str:
-    """The full name of a setting given by its full or its bare name."""
+    """Find the full name of a setting given by its full or its bare name."""
     if name in LEAVES:
         return name
     group, _, rest = name.partition(".")
@@ -126,7 +126,7 @@ def _leaf(name: str, origin: str) -> str:
 
 
 def _located(value: Any, folder: Path) -> Any:
-    """A path in a configuration file: absolute if it exists relative to that file, otherwise unchanged.
+    """Locate a path in a configuration file: absolute if it exists relative to that file, otherwise unchanged.
 
     Unchanged paths are relative to the current folder, where ``data process`` writes; files of ``config`` that are not
     there are the shipped ones.
@@ -144,7 +144,7 @@ def _first_leaf(section: str) -> str:
 
 
 def _flatten(tree: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Settings by full name; nested sections, dotted and bare names may be mixed, but not repeated."""
+    """Flatten settings to full names; nested sections, dotted and bare names may be mixed, but not repeated."""
     found: dict[str, Setting] = {}
     for name, setting in tree.items():
         pairs = {name: setting}
@@ -167,7 +167,7 @@ def _flatten(tree: Mapping[str, Setting]) -> dict[str, Setting]:
 
 
 def _override(item: str) -> tuple[str, Setting]:
-    """Full name and value of ``name=value``."""
+    """Split ``name=value`` into full name and value."""
     name, equals, text = item.partition("=")
     origin = f"--set {name.strip()}"
     if not equals:
@@ -180,7 +180,7 @@ def _override(item: str) -> tuple[str, Setting]:
 
 
 def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple[BaseModelEntry, dict[str, Setting]]:
-    """The entry for ``model.model_name`` and its default settings in the nearest ``models.yaml``."""
+    """Find the entry for ``model.model_name`` and its default settings in the nearest ``models.yaml``."""
     places = (place / "models.yaml" for place in (folder, Path("config"), SHIPPED) if place)
     file = next((place for place in places if place.is_file()), None)
     table = read_yaml(file) if file else {}
@@ -212,7 +212,7 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
 def _machine_endpoint(
     role: str, settings: Mapping[str, Setting], folder: Path | None, env: Mapping[str, str]
 ) -> dict[str, Setting]:
-    """Settings for the role's model from ``llm.yaml`` next to the configuration."""
+    """Read settings for the role's model from ``llm.yaml`` next to the configuration."""
     file = folder / "llm.yaml" if folder else None
     named = settings.get(f"{role}.model")
     if file is None or named is None or not file.is_file():
@@ -224,7 +224,7 @@ def _machine_endpoint(
 
 
 def explain(error: ValidationError, source: str, settings: Mapping[str, Setting]) -> str:
-    """One line per wrong setting: place, full name, value, reason."""
+    """Write one line per wrong setting: place, full name, value, reason."""
     lines: dict[str, list[str]] = {}
     for item in error.errors(include_url=False):
         depth = 3 if item["loc"][:1] == ("executors",) else 2

@@ -12,18 +12,18 @@ from llm_as_judge.errors import ConfigError
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice most similar to ``name``, if any is similar."""
+    """Find the choice most similar to ``name``, if any is similar."""
     return next(iter(difflib.get_close_matches(name, list(choices), n=1, cutoff=0.7)), None)
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """``did you mean 'NAME'? `` for a message, empty if no choice is similar."""
+    """Return ``did you mean 'NAME'? `` for a message, empty if no choice is similar."""
     guess = nearest(name, choices)
     return f"did you mean {guess!r}? " if guess else ""
 
 
 def own_object(kind: str, name: str) -> Any:
-    """The user's object that ``package.module:Name`` or ``file.py:Name`` names.
+    """Load the user's object that ``package.module:Name`` or ``file.py:Name`` names.
 
     ``kind`` is the word for messages ("operator"). The type of the object is checked where it is used. Raises
     ``ConfigError``, with the nearest right name, if there is no such object.
@@ -47,7 +47,7 @@ def own_object(kind: str, name: str) -> Any:
 
 @cache
 def _loaded(path: Path, changed: int) -> ModuleType:
-    """The file's module. While the file does not change, a class looked up twice is the same class."""
+    """Load the file's module. While the file does not change, a class looked up twice is the same class."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None, path  # its name ends in .py
     module = importlib.util.module_from_spec(spec)

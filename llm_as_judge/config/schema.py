@@ -67,8 +67,6 @@ class WarmupConfig(Strict):
     workflows_per_problem: int = Field(10, gt=0, le=MAX_ITEMS, description="Workflows per problem and step.")
     enough_valid: Float = Field(0.95, gt=0, le=1, description="Share of valid workflows that ends the warm-up.")
     look_every: int = Field(20, gt=0, description="Steps between measurements on held-out problems.")
-    look_problems: int = Field(12, gt=0, le=MAX_ITEMS, description="Held-out problems for these measurements.")
-    look_samples: int = Field(4, gt=0, le=MAX_ITEMS, description="Workflows sampled per held-out problem.")
     varied: Float = Field(1.0, ge=0, le=1, description="Share with varied names and idioms; 0: also one instruction.")
     own_workflows: InputPath | None = Field(None, description="JSONL of domain and workflow; null: generated ones.")
 
@@ -90,18 +88,14 @@ class TrainingConfig(Strict):
     scale_rewards: ScaleRewards = Field("group", description="Standard deviation that divides advantages.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
     importance_sampling: ImportanceSampling = Field(
-        "sequence_mask", description="Correction of log-probabilities that differ between engine and trainer."
+        "sequence_mask",
+        description="Correction of log-probabilities that differ from the sampling ones (engine, older weights).",
     )
     importance_sampling_cap: Float = Field(3.0, gt=0, description="Cap of importance weights (truncated or masked).")
     importance_sampling_clip_min: Float = Field(
         0.0, ge=0, description="Lower bound of importance weights (raised to it or masked, as in IcePop); 0 = none."
     )
     lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead of the update; 0 = off.")
-    stale_policy: Literal["behaviour", "truncate"] = Field(
-        "truncate",
-        description="Correction of batches sampled by older weights. truncate: importance weights, truncated at "
-        "importance_sampling_cap; behaviour: clipped ratio relative to the sampling probabilities.",
-    )
     rollout_concurrency: int = Field(64, gt=0, description="Maximum number of workflows run or judged at once.")
     refill_rounds: int = Field(0, ge=0, description="Extra sampling rounds to replace groups of equal rewards (DAPO).")
     shared_prefix: bool | None = Field(
@@ -133,11 +127,6 @@ class TrainingConfig(Strict):
             raise ValueError(
                 f"importance_sampling_clip_min={self.importance_sampling_clip_min} must be less than "
                 f"importance_sampling_cap={self.importance_sampling_cap}"
-            )
-        if self.lookahead and self.stale_policy == "truncate" and self.importance_sampling == "off":
-            raise ValueError(
-                f"lookahead={self.lookahead} with stale_policy=truncate needs importance weights, but "
-                "importance_sampling is off; switch it on, or set stale_policy to behaviour"
             )
         return self
 
@@ -187,7 +176,6 @@ class SandboxConfig(Strict):
     cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run.")
     wall_seconds: Float = Field(30.0, gt=0, le=1e6, description="Wall-clock seconds per run, without operator calls.")
     memory_mb: int = Field(512, ge=64, le=1 << 30, description="Address space per run in MB.")
-    max_workflows: int = Field(64, gt=0, description="Maximum number of workflows running at once; about 4 MB each.")
 
 
 class RewardConfig(Strict):
@@ -196,7 +184,6 @@ class RewardConfig(Strict):
         description="Weight of each term, 0 for those not named; they sum to 1, repetition is subtracted.",
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency is 0.")
-    operator_budget: int = Field(8, gt=1, description="Operator calls at which simplicity is 0.")
     repair_cost: Float = Field(0.5, gt=0, description="Taken from the total for each repair of a workflow.")
     functions: Annotated[Mapping[str, Float], Input()] = Field(
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
@@ -218,7 +205,6 @@ class EvaluationConfig(Strict):
 
 
 class BufferConfig(Strict):
-    enabled: bool = Field(True, description="Collect good workflows and show them as examples.")
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
@@ -285,7 +271,7 @@ class Config(Strict):
         return self
 
     def _fits_tinker(self) -> None:
-        """Refuses what servers of the Tinker API lack or would leave out silently."""
+        """Refuse what servers of the Tinker API lack or would leave out silently."""
         if not self.engine.base_url:
             raise ValueError("generation.engine=tinker needs the address of a server: set engine.base_url")
         only: dict[str, dict[str, Any]] = {
@@ -329,7 +315,7 @@ class Config(Strict):
         return ", ".join([self.executor.model, *(f"{name}={own.model}" for name, own in self.executors.items())])
 
     def local_roles(self, served: bool = True) -> dict[str, list[EndpointConfig]]:
-        """The roles that each model answers in this process, and with ``served`` the policy on its server."""
+        """List the roles that each model answers in this process, and with ``served`` the policy on its server."""
         found: dict[str, list[EndpointConfig]] = {}
         for own in self.endpoints().values():
             if own.provider == "local" and (served or own.model != POLICY or self.generation.engine == "local"):
@@ -337,7 +323,7 @@ class Config(Strict):
         return found
 
     def endpoints(self) -> dict[str, EndpointConfig]:
-        """The models of a run by role: executor, executors.NAME, judge and second judge, if configured."""
+        """List the models of a run by role: executor, executors.NAME, judge and second judge, if configured."""
         judge, found = self.judge, dict[str, EndpointConfig](executor=self.executor)
         found |= {f"executors.{name}": own for name, own in self.executors.items()}
         if judge.asks_model:
@@ -360,5 +346,5 @@ LEAVES = {f"{section}.{leaf}": field for section, cls in SECTIONS.items() for le
 
 
 def field_of(name: str) -> FieldInfo:
-    """The field of a setting by its full name, which may be ``executors.NAME.leaf``."""
+    """Find the field of a setting by its full name, which may be ``executors.NAME.leaf``."""
     return LEAVES[f"executor.{name.rpartition('.')[2]}" if name.startswith("executors.") else name]

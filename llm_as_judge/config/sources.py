@@ -37,13 +37,13 @@ class Setting:
     file: Path | None = None
 
     def children(self, what: str, example: str = "") -> "dict[str, Setting]":
-        """The settings of a section; raises ConfigError if it is not one."""
+        """Return the settings of a section; raises ConfigError if it is not one."""
         if isinstance(self.value, dict):
             return self.value
         raise ConfigError(f"{self.origin}: {what} must contain 'name: value' lines, got {self.value!r}{example}")
 
     def typed(self, as_text: bool, env: Mapping[str, str]) -> Any:
-        """The value with references replaced; scalars are typed as in YAML or stay text."""
+        """Replace references in the value; scalars are typed as in YAML or stay text."""
         if isinstance(self.value, dict):
             return {name: child.typed(as_text, env) for name, child in self.value.items()}
         if isinstance(self.value, list):
@@ -77,13 +77,13 @@ def interpolate(text: str, env: Mapping[str, str], where: str) -> str:
 
 
 def find_file(path: Path) -> Path:
-    """``path``, or the shipped file if ``path`` is in ``config`` and does not exist."""
+    """Return ``path``, or the shipped file if ``path`` is in ``config`` and does not exist."""
     shipped = SHIPPED.joinpath(*path.parts[1:])
     return shipped if path.parts[:1] == ("config",) and not path.exists() and shipped.is_file() else path
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Variables of ``folder/.env``, overridden by the process environment."""
+    """Read the variables of ``folder/.env``, overridden by the process environment."""
     path, found = folder / ".env", dict[str, str]()
     for binding in parse_stream(io.StringIO(_read_text(path))) if path.is_file() else ():
         name, value = binding.key, binding.value
@@ -95,7 +95,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def read_yaml(path: Path) -> dict[str, Setting]:
-    """The settings in a YAML file; raises ConfigError with file and line if there are none."""
+    """Read the settings in a YAML file; raises ConfigError with file and line if there are none."""
     root = _parsed(_read_text(path), path, lambda loader: loader.get_single_node())
     if root is None:
         raise ConfigError(f"{path}: the file is empty; it must contain a mapping of settings")
@@ -103,13 +103,13 @@ def read_yaml(path: Path) -> dict[str, Setting]:
 
 
 def read_value(text: str, origin: str) -> Setting:
-    """One YAML value from the command line; empty text is null."""
+    """Read one YAML value from the command line; empty text is null."""
     root = _parsed(text, origin, lambda loader: loader.get_single_node())
     return _setting(root, origin) if root is not None else Setting("", origin)
 
 
 def plain_yaml(path: Path) -> Any:
-    """The content of a YAML file as plain values; references are not replaced. Raises ConfigError."""
+    """Read the content of a YAML file as plain values; references are not replaced. Raises ConfigError."""
     return _parsed(_read_text(path), path, lambda loader: loader.get_single_data())
 
 
@@ -154,7 +154,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _parsed(text: str, source: str | Path, read: Callable[[_Loader], T]) -> T:
-    """What ``read`` makes of the YAML in ``text``. Raises ConfigError with the line."""
+    """Apply ``read`` to the YAML in ``text``. Raises ConfigError with the line."""
     try:
         return read(_Loader(text))
     except yaml.MarkedYAMLError as error:
@@ -168,7 +168,7 @@ def _parsed(text: str, source: str | Path, read: Callable[[_Loader], T]) -> T:
 
 
 def _setting(node: yaml.Node, source: str | Path) -> Setting:
-    """``node`` with origins; the line of a value is that of its name."""
+    """Return ``node`` with origins; the line of a value is that of its name."""
 
     def origin(mark: yaml.Mark) -> str:
         return f"{source}:{mark.line + 1}" if isinstance(source, Path) else source

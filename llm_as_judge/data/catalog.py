@@ -30,7 +30,7 @@ DATASETS: Mapping[str, Dataset] = {
 
 
 def metric_of(question: Question) -> Metric:
-    """The official metric of a question's dataset; for data of no benchmark, the usual one of its domain."""
+    """Return the official metric of a question's dataset; for data of no benchmark, the usual one of its domain."""
     if known := DATASETS.get(question.dataset):
         return known.metric
     return "choice" if question.like == "choice" else "pass@k" if question.kind == "code" else "accuracy"

@@ -22,7 +22,7 @@ _DEFINED = re.compile(r"^def (\w+)", re.MULTILINE)
 
 @lru_cache(maxsize=1 << 14)  # a mix repeats its few code problems thousands of times
 def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[str, ...]) -> None:
-    """Raises ``DataError`` if ``tests`` are neither asserts nor ``def check(candidate)``, or a public test is not a
+    """Raise ``DataError`` if ``tests`` are neither asserts nor ``def check(candidate)``, or a public test is not a
     single assert on the function.
     """
     if not is_name(entry_point):
@@ -40,7 +40,7 @@ def check_tests(tests: str, entry_point: str, prelude: str, public_tests: tuple[
 
 
 def tested_function(tests: str, code: str = "") -> str:
-    """The one function that every assert of ``tests`` calls and that the tests do not define, of several one of
+    """Find the one function that every assert of ``tests`` calls and that the tests do not define, of several one of
     ``code``. Raises ``DataError`` if there is not exactly one.
     """
     tree = syntax_tree("tests", tests)
@@ -58,7 +58,7 @@ def tested_function(tests: str, code: str = "") -> str:
 
 
 def syntax_tree(field: str, source: str) -> ast.Module:
-    """``source`` parsed, tests without packed data. Raises ``DataError`` that names ``field``."""
+    """Parse ``source``, tests without packed data. Raises ``DataError`` that names ``field``."""
     try:
         return quiet_parse(_PACKED.sub('""', source) if field == "tests" else source, LONGEST_SOURCE)
     except SyntaxError as error:

@@ -95,12 +95,12 @@ OTHER = "?"
 
 
 def has_fields(*names: str) -> Callable[[Record], bool]:
-    """A predicate for records that have all of ``names``."""
+    """Return a predicate for records that have all of ``names``."""
     return lambda record: set(names) <= record.keys()
 
 
 def derived(entry: Dataset, name: str, recognises: Callable[[Record], bool], **changes: Any) -> Dataset:
-    """The entry of a benchmark whose records have the form of another's."""
+    """Return the entry of a benchmark whose records have the form of another's."""
 
     def parse(record: Record) -> Problem:
         problem = entry.parse(record)

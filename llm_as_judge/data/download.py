@@ -25,7 +25,7 @@ Progress = Callable[[str, int, int], None]
 
 @contextmanager
 def refusing_datasets() -> Iterator[Any]:
-    """The ``datasets`` library. Raises ``DataError`` if it is not installed, or for what it raises in the block."""
+    """Give the ``datasets`` library. Raises ``DataError`` if not installed, or for what it raises in the block."""
     try:
         import datasets
 

@@ -33,7 +33,7 @@ def write_lines(path: Path, lines: Iterable[bytes]) -> dict[str, Any]:
 
 @contextmanager
 def replacing(out: Path, stale: Iterable[str]) -> Iterator[Path]:
-    """An empty folder whose files replace those of ``out`` after the block; files that match ``stale`` are removed.
+    """Make an empty folder whose files replace those of ``out`` after the block, and all that match ``stale``.
 
     If the block raises, ``out`` is unchanged. Waits while another process writes to the same ``out``.
     """
@@ -56,7 +56,7 @@ def replacing(out: Path, stale: Iterable[str]) -> Iterator[Path]:
 
 
 def check_whole(path: Path) -> None:
-    """Raises ``DataError`` if ``path`` is in an output folder whose files were only partly replaced."""
+    """Raise ``DataError`` if ``path`` is in an output folder whose files were only partly replaced."""
     for folder in list(path.absolute().parents)[:2]:
         if (folder / MARKER).exists():
             raise DataError(f"{path}: an earlier run broke off while it replaced {folder}; run data process again")

@@ -80,7 +80,7 @@ class Forms:
             raise ConfigError(f"data.fields: name the path of 'problem', got {dict(fields)}")
 
     def __call__(self, record: Record) -> tuple[Problem, Dataset | None, Record]:
-        """The problem of a record, its benchmark if it is of one, and the record in the form that was read.
+        """Return the problem of a record, its benchmark if it is of one, and the record in the form that was read.
 
         Raises ``DataError`` that names what is missing or contradictory, or the mapping to write for an unknown form.
         """
@@ -101,7 +101,7 @@ class Forms:
         return problem, None, own
 
     def parse(self, record: Record) -> Problem:
-        """The problem of a record, likewise."""
+        """Return the problem of a record, likewise."""
         return self(record)[0]
 
     def _formed(self, record: Record) -> tuple[str, Record]:
@@ -130,7 +130,7 @@ class Forms:
 
 
 def _recognised(record: Record, known_domains: Collection[str]) -> str | None:
-    """Name of the benchmark of ``record``, or ``custom`` for the project's own format; None for another form."""
+    """Name the benchmark of ``record``, or ``custom`` for the project's own format; None for another form."""
     has, named = record.keys(), spelt(record)
     known = named.get("type") in known_domains
     if {"problem", "type"} <= named.keys() and (known or not {"solution", "supporting_facts"} & has):
@@ -142,7 +142,7 @@ def _recognised(record: Record, known_domains: Collection[str]) -> str | None:
 
 
 def _form_of(record: Record) -> Mapping[str, str]:
-    """The paths of a record of another project; empty for an unknown form."""
+    """Find the paths of a record of another project; empty for an unknown form."""
     asked = next((name for name in _PROBLEMS if record.get(name)), None)
     if asked is None:
         return {}
@@ -154,7 +154,7 @@ def _form_of(record: Record) -> Mapping[str, str]:
 
 
 def _mapped(record: Record, name: str, path: str) -> Any:
-    """The value at ``path`` for the field ``name``. Raises ``DataError`` if there is none, or it is no such value."""
+    """Read the value at ``path`` for field ``name``. Raises ``DataError`` if there is none, or it is no such value."""
     if name == "type" and path in DOMAINS and path not in record:
         return path
     if (value := _at(record, path, _at)) is _at:
@@ -175,7 +175,7 @@ def _mapped(record: Record, name: str, path: str) -> Any:
 
 
 def _at(record: Any, path: str, missing: Any = None) -> Any:
-    """The value at a path; ``missing`` if there is none."""
+    """Return the value at a path; ``missing`` if there is none."""
     try:
         for key in path.split("."):
             record = record[int(key)] if isinstance(record, list) else record[key]
@@ -185,7 +185,7 @@ def _at(record: Any, path: str, missing: Any = None) -> Any:
 
 
 def _turns(value: Any) -> list[tuple[str, str]]:
-    """Role and text of every turn of a chat; empty if it is none."""
+    """Read role and text of every turn of a chat; empty if it is none."""
     if not isinstance(value, list) or not all(isinstance(turn, dict) for turn in value):
         return []
     turns = [(turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))) for turn in value]
@@ -194,7 +194,7 @@ def _turns(value: Any) -> list[tuple[str, str]]:
 
 
 def _said(content: Any) -> str | None:
-    """A turn's text, which may be a list of parts. Raises ``DataError`` for a part that is no text."""
+    """Read a turn's text, which may be a list of parts. Raises ``DataError`` for a part that is no text."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else None
     if other := [part for part in content if not isinstance(_at(part, "text"), str)]:
@@ -214,7 +214,7 @@ def _is_maths(answer: str) -> bool:
 
 
 def _mapping(record: Record) -> str:
-    """The setting that a record of an unknown form needs; PATH where no key says it."""
+    """Name the setting that a record of an unknown form needs; PATH where no key says it."""
     paths, found = list(_leaves(record)), dict[str, str]()
     for name, words in _SAYING.items():
         for word in words:
@@ -228,7 +228,7 @@ def _mapping(record: Record) -> str:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[str]:
-    """Paths of the texts and numbers in a record."""
+    """Yield paths of the texts and numbers in a record."""
     if isinstance(value, str | int | float):
         yield path
     elif isinstance(value, dict | list):
@@ -238,12 +238,12 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
 
 
 def spelt(record: Record) -> dict[str, Any]:
-    """The record's values under the project's names, without absent and null ones."""
+    """Return the record's values under the project's names, without absent and null ones."""
     return {name: record[key] for key, name in _READ.items() if record.get(key) is not None}
 
 
 def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
-    """One record. Raises ``DataError`` that names what is missing or contradictory."""
+    """Parse one record. Raises ``DataError`` that names what is missing or contradictory."""
     named = spelt(record)
     text, domain = named.get("problem"), named.get("type")
     if not isinstance(text, str) or not text.strip():
@@ -276,7 +276,7 @@ def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
 
 
 def _code(named: Mapping[str, Any], prelude: str) -> tuple[str, tuple[str, ...], Reference]:
-    """The function's name, the public tests, and the reference with the hidden tests."""
+    """Read the function's name, the public tests, and the reference with the hidden tests."""
     tests, public = "\n".join(_lines(named, "tests")), _lines(named, "public_tests")
     if not tests and ({"answer", "tests"} & named.keys() or not is_name(_text(named, "entry_point"))):
         raise DataError("a code problem needs 'tests': asserts, or 'def check(candidate)'")
@@ -287,7 +287,7 @@ def _code(named: Mapping[str, Any], prelude: str) -> tuple[str, tuple[str, ...],
 
 
 def _with_options(record: Record, named: Mapping[str, Any], text: str, reference: Reference) -> tuple[str, Reference]:
-    """The question with its options, which it needs if the answer is a letter, or an index or an item of ``options``.
+    """Add options to the question, which needs them if the answer is a letter, or an index or an item of ``options``.
 
     Raises ``DataError`` if the record has several lists that may hold them.
     """
@@ -316,7 +316,7 @@ def _with_options(record: Record, named: Mapping[str, Any], text: str, reference
 
 
 def _lists(record: Record) -> dict[str, list[str]]:
-    """What may be a question's options: lists of 2 to 10 texts, also written as an object or as lettered columns."""
+    """Find what may be a question's options: lists of 2 to 10 texts, also written as an object or lettered columns."""
     found, columns = dict[str, list[str]](), dict[str, list[str]]()
     for name, value in record.items():
         if isinstance(value, dict):
@@ -331,7 +331,7 @@ def _lists(record: Record) -> dict[str, list[str]]:
 
 
 def _unshown(record: Record, shown: str = "", path: str = "") -> Iterator[str]:
-    """Paths of the options that ``shown`` lacks."""
+    """Yield paths of the options that ``shown`` lacks."""
     for key, value in record.items():
         if _CHOICES.fullmatch(key) and isinstance(value, list | dict) and len(value) > 1:
             texts = _lists({key: value}).get(key)
@@ -342,7 +342,7 @@ def _unshown(record: Record, shown: str = "", path: str = "") -> Iterator[str]:
 
 
 def to_record(problem: Problem) -> dict[str, Any]:
-    """The flat record that ``parse`` reads back as the same problem."""
+    """Write the flat record that ``parse`` reads back as the same problem."""
     question, reference = problem.question, problem.reference
     record: dict[str, Any] = {
         "id": question.id,
@@ -388,7 +388,7 @@ def _text(named: Mapping[str, Any], name: str) -> str:
 
 
 def _context(record: Record) -> str:
-    """What a question is about, under all its names."""
+    """Return what a question is about, under all its names."""
     return "\n\n".join(dict.fromkeys(_text(record, name) for name in _CONTEXT if record.get(name)))
 
 

@@ -21,7 +21,7 @@ _SHOWN = 300
 
 
 def inspect_file(path: Path, examples: int = 3, data: DataConfig = PLAIN) -> dict[str, Any]:
-    """The datasets in a file or folder, by name; one with several domains has an entry for each.
+    """Describe the datasets in a file or folder, by name; one with several domains has an entry for each.
 
     Raises ``DataError`` with every bad record.
     """
@@ -36,7 +36,7 @@ def inspect_file(path: Path, examples: int = 3, data: DataConfig = PLAIN) -> dic
 
 
 def inspect_folder(out: Path, examples: int = 3) -> dict[str, Any]:
-    """The mixes of a processed folder, by side, and the notes of ``info.json``.
+    """Describe the mixes of a processed folder, by side, with the notes of ``info.json``.
 
     Raises ``DataError`` if ``info.json`` is missing, or a file differs from the one it lists.
     """

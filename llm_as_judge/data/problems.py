@@ -33,7 +33,7 @@ TEST_SETS = Path("data/test")
 
 
 def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
-    """All problems of a file or folder, each with the name of its benchmark; ``data`` has fields and domains.
+    """Read all problems of a file or folder, each with the name of its benchmark; ``data`` has fields and domains.
 
     Raises ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
     """
@@ -63,7 +63,7 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
 
 
 def file_name(path: Path, dataset: str = "") -> str:
-    """Name of a data file in results, with its folder's if it is only a split's; "" if it is that of ``dataset``."""
+    """Name a data file in results, with its folder if it is only a split's; "" if it is that of ``dataset``."""
     own = path.name.partition(".")[0]
     if own in _SPLITS:
         own = f"{path.resolve().parent.name}_{own}"
@@ -71,7 +71,7 @@ def file_name(path: Path, dataset: str = "") -> str:
 
 
 def measured_problems(path: Path, limit: int | None = None, data: DataConfig = PLAIN) -> list[Problem]:
-    """The distinct problems of a file or folder to measure on, or at most ``limit`` of them, spread over it.
+    """Read the distinct problems of a file or folder to measure on, or at most ``limit`` of them, spread over it.
 
     Copies of a problem are no further evidence: they are left out with a warning. They still count in the shares of
     datasets and domains, which a mix keeps by repeating the problems of a small dataset.
@@ -90,12 +90,12 @@ def measured_problems(path: Path, limit: int | None = None, data: DataConfig = P
 
 
 def each_set(places: Sequence[Path]) -> list[Path]:
-    """``places``, with each folder of test sets (``NAME_test.jsonl``) replaced by these files."""
+    """Replace each folder of test sets (``NAME_test.jsonl``) in ``places`` by these files."""
     return [file for place in places for file in sorted(place.glob("*_test.jsonl")) or [place]]
 
 
 def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
-    """Files of the test sets ``names`` in ``places`` (files or folders): ``NAME_test.jsonl`` or ``NAME.jsonl``.
+    """Find the files of the test sets ``names`` in ``places`` (files, folders): ``NAME_test.jsonl`` or ``NAME.jsonl``.
 
     Raises ``ConfigError`` for a name without a file.
     """
@@ -116,8 +116,8 @@ def sets_named(places: Sequence[Path], names: Sequence[str]) -> list[Path]:
 
 
 def spread(problems: Sequence[Problem], n: int, mix: Sequence[Problem] = ()) -> list[Problem]:
-    """``n`` of the problems, in their order. Each dataset and domain has its share of ``mix`` (default: of them), but
-    not more than there are, however the file is sorted.
+    """Choose ``n`` of the problems, in their order. Each dataset and domain has its share of ``mix`` (default: of
+    them), but not more than there are, however the file is sorted.
 
     Within a share, a hash of the problem decides, so that the choice is reproducible and a longer file changes little.
     """
@@ -138,17 +138,17 @@ def spread(problems: Sequence[Problem], n: int, mix: Sequence[Problem] = ()) -> 
 
 
 def unseen(some: Sequence[Problem], others: Sequence[Problem]) -> list[Problem]:
-    """The problems of ``some`` whose question is not in ``others``, compared without spaces and case."""
+    """Return the problems of ``some`` whose question is not in ``others``, compared without spaces and case."""
     known = {asked(problem) for problem in others}
     return [problem for problem in some if asked(problem) not in known]
 
 
 def asked(problem: Problem) -> str:
-    """The question, without spaces and case."""
+    """Return the question, without spaces and case."""
     return words_of(f"{problem.question.statement} {problem.question.entry_point or ''}")
 
 
 @lru_cache(4096)
 def words_of(text: str) -> str:
-    """The words of a problem, equal in copies of it, which may have several ids."""
+    """Return the words of a problem, equal in copies of it, which may have several ids."""
     return " ".join(text.split()).casefold()

@@ -63,7 +63,7 @@ class _Pool:
     parse: Callable[[Record], Problem | None] | None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Number, bytes and one checksum of the files, independent of their order and folder."""
+        """Compute number, bytes and one checksum of the files, independent of their order and folder."""
         digests = "\n".join(sorted(sha256_of(file) for file in self.files))
         size = sum(file.stat().st_size for file in self.files)
         return {"files": len(self.files), "bytes": size, "sha256": hashlib.sha256(digests.encode()).hexdigest()}
@@ -121,7 +121,7 @@ def process(job: Job) -> dict[str, Any]:
 
 
 def _splits(job: Job) -> dict[str, list[str]]:
-    """The splits that are used of every benchmark."""
+    """List the splits that are used of every benchmark."""
     used = {}
     for name, source in sources_of(job.mix.datasets).items():
         used[name] = list(source.official.values() if job.mode == "official" else source.pool)
@@ -131,7 +131,7 @@ def _splits(job: Job) -> dict[str, list[str]]:
 
 
 def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
-    """What is read: one pool for each benchmark, two for one with published splits, and one for users' own files."""
+    """List what is read: one pool for each benchmark, two for one with published splits, one for users' own files."""
     pools, missing = list[_Pool](), list[str]()
     for name, source in sources_of(job.mix.datasets).items():
         dataset, parts = DATASETS[name], {name: list(used[name])}
@@ -156,12 +156,12 @@ def _pools(job: Job, used: Mapping[str, Sequence[str]]) -> list[_Pool]:
 
 
 def _of_split(dataset: Dataset, published: str, record: Record) -> Problem | None:
-    """The problem of a record of the ``published`` split; None for those of other splits."""
+    """Parse a record of the ``published`` split; None for those of other splits."""
     return dataset.parse(record) if dataset.split_of and dataset.split_of(record) == published else None
 
 
 def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
-    """The entries of every pool, users' own by domain (``custom_math``). Raises ``DataError`` with every bad record."""
+    """Read each pool's entries, users' own by domain (``custom_math``). Raises ``DataError`` with all bad records."""
     entries: dict[str, list[Entry]] = {}
     faults, seed, unanswered = Faults(), job.mix.seed, 0
     for pool in pools:
@@ -181,7 +181,7 @@ def _read(job: Job, pools: Sequence[_Pool]) -> dict[str, list[Entry]]:
 
 
 def _line(record: Record) -> bytes:
-    """The record as a JSON line, spaced as by ``json.dumps``."""
+    """Write the record as a JSON line, spaced as by ``json.dumps``."""
     return msgspec.json.format(_encode(record), indent=0) + b"\n"
 
 
@@ -224,7 +224,7 @@ def _mix(job: Job, staged: Path, side: str, datasets: Mapping[str, Sides], info:
 
 
 def _notes(job: Job, info: Mapping[str, Any]) -> list[str]:
-    """What a user should know before training on the mix."""
+    """Say what a user should know before training on the mix."""
     notes = []
     for name, source in sources_of(job.mix.datasets).items() if job.mode == "plan-c" else ():
         used, wanted = (", ".join(splits) for splits in (info["datasets"][name]["splits"], source.pool))

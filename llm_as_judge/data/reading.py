@@ -63,7 +63,7 @@ class Faults:
 
 
 def files_in(path: Path) -> list[Path]:
-    """The file itself, all readable files under a folder in sorted order, or the cached files of a hub's data set.
+    """List the file itself, all readable files under a folder in sorted order, or the cached files of a hub's data set.
 
     Raises ``DataError`` if there are none.
     """
@@ -88,8 +88,8 @@ def files_in(path: Path) -> list[Path]:
 
 
 def parsed(path: Path, parse: Callable[[Record], T | None], faults: Faults) -> Iterator[tuple[str, T]]:
-    """Place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``, and a
-    warning counts those that their benchmark publishes without tests or answer.
+    """Yield place and ``parse`` of every record of ``path``; None is left out. Bad records are added to ``faults``, and
+    a warning counts those that their benchmark publishes without tests or answer.
     """
     untested: list[str] = []
     for place, record in read(path):
@@ -114,7 +114,7 @@ def warn_untested(records: Sequence[str]) -> None:
 
 
 def read(path: Path) -> Iterator[tuple[str, Raw]]:
-    """Place (``file:line``, ``file:record N`` in a JSON document) and record of everything in ``path``.
+    """Yield place (``file:line``, ``file:record N`` in a JSON document) and record of everything in ``path``.
 
     Raises ``DataError`` for an unknown suffix.
     """
@@ -136,7 +136,7 @@ def read(path: Path) -> Iterator[tuple[str, Raw]]:
 
 
 def _suffix(path: Path) -> str:
-    """The suffix before a possible ``.gz``."""
+    """Return the suffix before a possible ``.gz``."""
     return path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
 
 
@@ -153,7 +153,7 @@ def _fault(error: Exception) -> DataError:
 
 
 def _record(value: Any) -> Raw:
-    """The value as a record, if it is an object of valid text."""
+    """Return the value as a record, if it is an object of valid text."""
     if not isinstance(value, dict):
         return DataError(f"must be an object, got {type(value).__name__}")
     try:
@@ -164,7 +164,7 @@ def _record(value: Any) -> Raw:
 
 
 def _lines(file: IO[bytes]) -> Iterator[bytes]:
-    """Lines of the file; more than ``LONGEST`` bytes of a line are cut off."""
+    """Yield lines of the file; more than ``LONGEST`` bytes of a line are cut off."""
     while line := file.readline(LONGEST + 1):
         yield line
         while len(line) > LONGEST and not line.endswith(b"\n"):
@@ -199,7 +199,7 @@ def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
 
 
 def _table(file: IO[bytes]) -> Iterator[Raw]:
-    """The rows of a Parquet or Arrow file, as they are stored: images and sounds are not decoded."""
+    """Yield the rows of a Parquet or Arrow file, as they are stored: images and sounds are not decoded."""
     path = Path(file.name)
     with refusing_datasets() as datasets:
         rows = datasets.load_dataset(path.suffix[1:], data_files=glob.escape(str(path)), split="train", streaming=True)
@@ -208,7 +208,7 @@ def _table(file: IO[bytes]) -> Iterator[Raw]:
 
 
 def _from_hub(name: str) -> list[Path]:
-    """The files in which ``datasets`` keeps a split of a data set on the hub. Raises ``DataError``."""
+    """Find the files in which ``datasets`` keeps a split of a data set on the hub. Raises ``DataError``."""
     if not (parts := _HUB.fullmatch(name)):
         raise DataError(f"{name}: write hub:owner/name, hub:owner/name:split or hub:owner/name/configuration:split")
     try:
@@ -231,7 +231,7 @@ def _document(file: IO[bytes]) -> Iterator[Raw]:
 
 
 def _values(file: io.TextIOWrapper) -> Iterator[Any]:
-    """The values of an array, which may be wrapped in an object; else all values of the document."""
+    """Yield the values of an array, which may be wrapped in an object; else all values of the document."""
     text, at, decode = file.read(_CHUNK), 0, json.JSONDecoder().raw_decode
     if array := _ARRAY.match(text):
         at = array.end()

@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 
 
 def text_of(record: Record, key: str) -> str:
-    """The non-empty string under ``key``, with line ends as LF (MBPP has CRLF and CR CR LF)."""
+    """Return the non-empty string under ``key``, with line ends as LF (MBPP has CRLF and CR CR LF)."""
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"field {key!r} must be a non-empty string, got {short(value)}")
@@ -24,12 +24,12 @@ def text_of(record: Record, key: str) -> str:
 
 
 def optional_text(record: Record, key: str) -> str:
-    """The string under ``key``, with line ends as LF; empty if absent or null."""
+    """Return the string under ``key``, with line ends as LF; empty if absent or null."""
     return text_of(record, key) if record.get(key) not in (None, "") else ""
 
 
 def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
-    """The list under ``key``, whose items must be of type ``kind``."""
+    """Return the list under ``key``, whose items must be of type ``kind``."""
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(item, kind) for item in value):
         raise DataError(f"field {key!r} must be a list of {kind.__name__}, got {short(value)}")
@@ -37,7 +37,7 @@ def list_of(record: Record, key: str, kind: type = str) -> list[Any]:
 
 
 def json_of(record: Record, key: str, kind: type = object) -> Any:
-    """The value of type ``kind`` under ``key``, which may be JSON in a text."""
+    """Return the value of type ``kind`` under ``key``, which may be JSON in a text."""
     value = record.get(key)
     with suppress(ValueError, RecursionError):
         value = json.loads(value) if isinstance(value, str) else value
@@ -47,12 +47,12 @@ def json_of(record: Record, key: str, kind: type = object) -> Any:
 
 
 def content_id(dataset: str, *parts: str) -> str:
-    """An id derived from the content, for benchmarks without ids: equal problems have equal ids."""
+    """Derive an id from the content, for benchmarks without ids: equal problems have equal ids."""
     return f"{dataset}/{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:12]}"
 
 
 def given_id(dataset: str, given: object, *parts: str) -> str:
-    """The benchmark's own id, or the ``content_id`` of ``parts`` where it gives none."""
+    """Return the benchmark's own id, or the ``content_id`` of ``parts`` where it gives none."""
     return content_id(dataset, *parts) if given in (None, "") else f"{dataset}/{given}"
 
 
@@ -61,7 +61,7 @@ def plain_lines(text: str) -> str:
 
 
 def choice_problem(dataset: str, given: object, stem: str, labels: list[str], texts: list[str], right: str) -> Problem:
-    """A multiple-choice question: the letter, the text or both are right.
+    """Make a multiple-choice question: the letter, the text or both are right.
 
     The text alone is accepted only if no other choice has the same text.
     """
@@ -75,6 +75,6 @@ def choice_problem(dataset: str, given: object, stem: str, labels: list[str], te
 
 
 def short(value: object) -> str:
-    """``repr`` in at most 80 characters, for messages."""
+    """Write ``repr`` in at most 80 characters, for messages."""
     shown = repr(value)
     return shown if len(shown) <= 80 else shown[:77] + "..."

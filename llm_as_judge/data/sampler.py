@@ -38,7 +38,7 @@ class Quota(Generic[K]):
         self.drawn = dict.fromkeys(ratios, 0)
 
     def next(self) -> tuple[K, int]:
-        """The name that gets the next slot, and how many it had before."""
+        """Return the name that gets the next slot, and how many it had before."""
         slot, drawn, slack = sum(self.drawn.values()) + 1, self.drawn, self._slack
         due = [n for n, part in self._parts.items() if slack * (part * slot - drawn[n] * self._whole) >= self._whole]
         name = min(due, key=lambda name: (slack * (drawn[name] + 1) - 1) * (self._multiple // self._parts[name]))
@@ -60,7 +60,7 @@ class _Epochs:
         self._items, self._key, self._order = items, "", list[int]()
 
     def at(self, number: int, seed: str) -> tuple[int, int]:
-        """The position that is drawn as ``number``, from 0, and its epoch."""
+        """Return the position that is drawn as ``number``, from 0, and its epoch."""
         epoch, place = divmod(number, len(self._items))
         if (key := f"{seed}/{epoch}") != self._key:
             self._key, self._order = key, self._shuffled(random.Random(key))
@@ -156,11 +156,11 @@ class DomainSampler:
         return found
 
     def peek(self, n: int | None) -> list[Problem]:
-        """The first ``n`` problems of each domain (None: all); nothing is drawn."""
+        """Return the first ``n`` problems of each domain (None: all); nothing is drawn."""
         return [problem for problems in self._problems.values() for problem in problems[:n]]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the next batch depends on, with a fingerprint of the problems."""
+        """Return everything that the next batch depends on, with a fingerprint of the problems."""
         return {"seed": self._seed, "drawn": dict(self._quota.drawn), "problems": self._fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

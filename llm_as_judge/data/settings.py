@@ -17,7 +17,7 @@ from llm_as_judge.types import Domain
 
 
 def sources_of(names: Collection[str]) -> dict[str, Source]:
-    """The sources of datasets. Raises ``ConfigError`` for an unknown name."""
+    """Read the sources of datasets. Raises ``ConfigError`` for an unknown name."""
     for name in names:
         if name not in DATASETS:
             raise ConfigError(f"no dataset {name!r}: {did_you_mean(name, DATASETS)}there are {', '.join(DATASETS)}")
@@ -50,8 +50,8 @@ class _File(Strict):
 
 
 def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = None) -> Mix:
-    """The settings of ``path``, by default of ``dataset.yaml`` in ./config, else of the one shipped with the package.
-    ``changes`` replace values of ``mix``, except by None.
+    """Load the settings of ``path``, by default of ``dataset.yaml`` in ./config, else of the one shipped with the
+    package. ``changes`` replace values of ``mix``, except by None.
 
     Raises ``ConfigError`` that names every wrong setting.
     """
@@ -67,7 +67,7 @@ def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = 
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
-    """Files of one split, downloaded or released, sorted. Raises ``DataError`` that names the missing files."""
+    """Find the files of one split, downloaded or released, sorted. Raises ``DataError`` naming the missing files."""
     if files := _files(raw, name, source, split):
         return files
     raise DataError(
@@ -77,7 +77,7 @@ def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:
 
 
 def release_places(raw: Path, source: Source, split: str) -> str:
-    """Where the published files of a split belong, and where they are published."""
+    """Say where the published files of a split belong, and where they are published."""
     return " or ".join(str(raw / pattern) for pattern in source.splits[split].release) + f" (from {source.page})"
 
 

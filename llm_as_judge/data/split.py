@@ -49,7 +49,7 @@ class Sides:
 
 
 def normalised(text: str) -> tuple[str, list[str]]:
-    """``text`` as compared for duplicates, and its words, by which it is split.
+    """Return ``text`` as compared for duplicates, and its words, by which it is split.
 
     Both ignore case and spaces. The first keeps signs inside and between words: ``2 + 3`` is not ``2 - 3``.
     """
@@ -78,7 +78,7 @@ def entry_of(problem: Problem, seed: int, line: bytes) -> Entry:
 
 
 def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, int]]:
-    """Sorted entries, one per problem, and how many were dropped: ``duplicates`` with the same answer,
+    """Return sorted entries, one per problem, and how many were dropped: ``duplicates`` with the same answer,
     ``conflicting_duplicates`` with another one.
     """
     kept: list[Entry] = []
@@ -93,7 +93,7 @@ def without_copies(entries: Sequence[Entry]) -> tuple[list[Entry], dict[str, int
 
 
 def split(entries: Sequence[Entry], train_test: tuple[int, int], val_fraction: float = 0.0) -> Sides:
-    """The test set gets ``test / (train + test)`` of the entries, rounded half up, the validation set ``val_fraction``
+    """Give the test set ``test / (train + test)`` of the entries, rounded half up, the validation set ``val_fraction``
     of the rest; fewer only if the next questions have too many problems to fit.
     """
     kept, dropped = without_copies(entries)
@@ -105,14 +105,14 @@ def split(entries: Sequence[Entry], train_test: tuple[int, int], val_fraction: f
 
 
 def split_official(train: Sequence[Entry], test: Sequence[Entry], val_fraction: float = 0.0) -> Sides:
-    """The published splits. Only train loses its copies; the test set stays complete, so that results compare."""
+    """Use the published splits. Only train loses its copies; the test set stays complete, so that results compare."""
     kept, dropped = without_copies(train)
     val = _front(kept, round(len(kept) * val_fraction))
     return Sides(_without(kept, val), val, sorted(test, key=order), dropped)
 
 
 def decontaminated(sides: Mapping[str, Sides]) -> dict[str, Sides]:
-    """``sides`` without leaks between datasets: questions of any test set leave every train and validation set, and
+    """Remove leaks between datasets from ``sides``: questions of any test set leave every train and validation set, and
     those of any validation set leave every train set. ``dropped`` counts them.
     """
     tested = {entry.question for one in sides.values() for entry in one.test}
@@ -129,7 +129,7 @@ def decontaminated(sides: Mapping[str, Sides]) -> dict[str, Sides]:
 
 
 def contamination(sides: Mapping[str, Sides]) -> dict[str, dict[str, int]]:
-    """For every test set, the number of problems that share something with the train sets together: the ``question``,
+    """Count for every test set the problems that share something with the train sets together: the ``question``,
     a ``passage`` of 13 words, or the ``context``.
     """
     train = [entry for one in sides.values() for entry in one.train]
@@ -146,7 +146,7 @@ def contamination(sides: Mapping[str, Sides]) -> dict[str, dict[str, int]]:
 
 
 def _front(entries: Sequence[Entry], size: int) -> list[Entry]:
-    """At most ``size`` entries from the front, with all problems of a question or none."""
+    """Take at most ``size`` entries from the front, with all problems of a question or none."""
     taken: list[Entry] = []
     for _, group in groupby(entries, key=attrgetter("question")):
         copies = list(group)

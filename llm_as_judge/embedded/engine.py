@@ -107,7 +107,7 @@ class NanoEngine:
         return x * cos + torch.cat([-x[..., half:], x[..., :half]], -1) * sin
 
     def _qkv(self, layer: _Layer, h: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key, value, each [..., heads, head]."""
+        """Compute query, key, value, each [..., heads, head]."""
         y = F.linear(h, layer.inner)
         y = y.view(*y.shape[:-1], -1, self.head)
         q, k, v = torch.split(y, [self.heads, self.kv, self.kv], -2)
@@ -142,7 +142,7 @@ class NanoEngine:
         return cached, taps, self._logits(x[length - 1 : length])[0]
 
     def _decode(self) -> Tensor:
-        """Logits [n, V] of the next token of every active row."""
+        """Compute logits [n, V] of the next token of every active row."""
         n = len(self.active)
         rows = torch.arange(n)
         # At least _LEAST_ROWS rows; those of free slots are padding.
@@ -175,13 +175,13 @@ class NanoEngine:
         return min(-(-length // _LENGTH_STEP) * _LENGTH_STEP, self.max_length)
 
     def _logits(self, x: Tensor) -> Tensor:
-        """Logits [n, V] of the rows ``x`` [n, width]."""
+        """Compute logits [n, V] of the rows ``x`` [n, width]."""
         rows = x if len(x) >= _LEAST_ROWS else F.pad(x, (0, 0, 0, _LEAST_ROWS - len(x)))
         return F.linear(self._rms(rows, self.norm), self.embedding)[: len(x)]
 
     @staticmethod
     def _sample(logits: Tensor, requests: list[Request]) -> Tensor:
-        """Token ids [n]: greedy at temperature 0, else the Gumbel trick on the logits after temperature and top-p."""
+        """Sample ids [n]: greedy at temperature 0, else the Gumbel trick on the logits after temperature and top-p."""
         chosen = logits.argmax(-1)
         warm = [i for i, r in enumerate(requests) if r.temperature > 0]
         if not warm:

@@ -135,7 +135,7 @@ def serve(host: str, port: int, ready: Callable[[str], None]) -> None:
 
 @contextmanager
 def own_server(log: Path) -> Iterator[str]:
-    """Serves the nano executor for the block in a child process, on a free port, and gives the address.
+    """Serve the nano executor for the block in a child process, on a free port, and give the address.
 
     The child ends with its standard input, which the kernel closes however the run ends. Raises ``ProviderError`` if it
     does not start.

@@ -16,7 +16,7 @@ from llm_as_judge.rewards.terms import TERMS
 _SETTINGS: Mapping[str, Mapping[str, object]] = {
     "layer1": {"workflow.layer1": False},
     "layer2": {"workflow.enhancer": None},
-    "buffer": {"experience_buffer.enabled": False},
+    "buffer": {"experience_buffer.top_k": 0},
     "problem": {"workflow.show_problem": False},
     "rewards": {"training.shuffle_rewards": True},
 }
@@ -27,7 +27,7 @@ _STUDENT = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2
 
 
 #: A trained policy on the held-out problems: accuracy in [0, 1] and executor tokens per workflow.
-Outcome = tuple[float, float]
+HeldOut = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Worth:
 
 
 def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
-    """Settings that remove ``part``; the weight of a reward term goes to correctness. Raises ``ConfigError``."""
+    """Return settings that remove ``part``; the weight of a reward term goes to correctness. Raises ``ConfigError``."""
     if part not in PARTS:
         raise ConfigError(f"--ablate {part!r}: unknown part; choose from {', '.join(PARTS)}")
     if part in _SETTINGS:
@@ -53,15 +53,15 @@ def without(part: str, weights: Mapping[str, float]) -> dict[str, object]:
 
 
 def difference(with_it: Sequence[float], without_it: Sequence[float]) -> Estimate:
-    """Mean over seeds, paired, with Student's 95 % interval (NaN for a single seed)."""
+    """Compute the mean over seeds, paired, with Student's 95 % interval (NaN for a single seed)."""
     pairs = [a - b for a, b in zip(with_it, without_it, strict=True)]
     n, value = len(pairs), fmean(pairs)
     half = _STUDENT[min(n - 1, len(_STUDENT)) - 1] * stdev(pairs) / math.sqrt(n) if n > 1 else math.nan
     return Estimate(value, value - half, value + half, n)
 
 
-def worths(full: Sequence[Outcome], ablated: Mapping[str, Sequence[Outcome]]) -> list[Worth]:
-    """``full[i]`` and ``ablated[part][i]`` have the same seed."""
+def worths(full: Sequence[HeldOut], ablated: Mapping[str, Sequence[HeldOut]]) -> list[Worth]:
+    """Compute what each part is worth; ``full[i]`` and ``ablated[part][i]`` have the same seed."""
     accuracy, tokens = zip(*full, strict=True)
     found = []
     for part, runs in ablated.items():

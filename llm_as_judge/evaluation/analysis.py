@@ -64,7 +64,7 @@ class Analysis:
 
 
 def analyze_log(path: Path) -> Analysis:
-    """Reads the whole log; unreadable lines are skipped."""
+    """Read the whole log; unreadable lines are skipped."""
     reader, steps = LogReader(path), dict[int, list[Rollout]]()
     for event in reader.new():
         if isinstance(event, (RolloutEvent, RunEvent)):
@@ -73,7 +73,7 @@ def analyze_log(path: Path) -> Analysis:
 
 
 def _added(steps: dict[int, list[Rollout]], event: RolloutEvent | RunEvent) -> dict[int, list[Rollout]]:
-    """Rollouts by step, without their texts; those of steps that a resumed run repeats are dropped."""
+    """Return rollouts by step, without their texts; those of steps that a resumed run repeats are dropped."""
     if isinstance(event, RunEvent):
         return {step: own for step, own in steps.items() if step <= event.kept}
     light = replace(bare(event.rollout), workflow="", completion=replace(event.rollout.completion, text=""))
@@ -152,7 +152,7 @@ class Story:
 
 
 def read_story(log: Path, results: Path) -> Story:
-    """``results`` is the run's results file; results of another run are ignored."""
+    """Read the story of a run; ``results`` is its results file, ignored if it is another run's."""
     reader, steps = LogReader(log), dict[int, list[Rollout]]()
     best, worst = dict[tuple[str, ...], Shown](), dict[tuple[str, ...], Shown]()
     for found in reader.finished():
@@ -190,12 +190,12 @@ def _shapes(steps: Sequence[Sequence[Rollout]]) -> dict[Domain, Counter[str]]:
 
 
 def first_fatal(rollout: Rollout) -> str:
-    """The first fatal finding of lint with its meaning; empty without one."""
+    """Return the first fatal finding of lint with its meaning; empty without one."""
     return next((meaning(finding.code) for finding in rollout.execution.findings if finding.fatal), "")
 
 
 def _failure(rollout: Rollout) -> str:
-    """Kind of failure of a rollout; empty for a correct answer."""
+    """Name the kind of failure of a rollout; empty for a correct answer."""
     if rollout.verdict.correct is None:
         return f"unscored: {_head(rollout.trouble)}"
     if not rollout.valid:
@@ -204,7 +204,7 @@ def _failure(rollout: Rollout) -> str:
 
 
 def _head(text: str) -> str:
-    """The kind of an error, without details that differ from case to case."""
+    """Name the kind of an error, without details that differ from case to case."""
     first = text.partition("\n")[0].partition(":")[0].strip()
     return re.sub(r"\d+", "N", first)[:_LONGEST] or "no reason given"
 

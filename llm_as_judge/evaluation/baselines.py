@@ -1,8 +1,8 @@
 """Baselines for the learned policy, on the same problems and the same executor.
 
-Every plan (named shape of ``workflow.shapes``) runs once on every problem. The rows come from that matrix: a single
-call, the best single plan, a random plan, and the best plan of each domain and of each dataset (oracles). The best plan
-and the oracles are chosen on the problems they are measured on, which favours them.
+Every named shape (``workflow.shapes``) runs once on every problem. The rows come from that matrix: a single call, the
+best single shape, a random one, and the best shape of each domain and of each dataset (oracles). The best shape and the
+oracles are chosen on the problems they are measured on, which favours them.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 SINGLE_CALL = "direct"
 ORACLE, DATASET_ORACLE = "per-domain oracle", "per-dataset oracle"
-#: What divides the questions that may have different plans.
+#: What divides the questions that may have different shapes.
 Key = Callable[[Question], str]
 #: Opens the ledger of a method, named by what decides its records.
 Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger | None]]
@@ -35,7 +35,7 @@ class Row:
     """One method on all problems; tokens, cost and seconds are means over workflows without infrastructure faults."""
 
     name: str
-    plan: Mapping[str, str]  # of each domain or dataset; empty for a policy
+    shape: Mapping[str, str]  # of each domain or dataset; empty for a policy
     by_problem: tuple[float | None, ...]  # share right of each, None = unscored
     overall: Estimate
     score: Estimate | None  # mean score; None if the verdicts are right and wrong only
@@ -49,14 +49,14 @@ class Row:
     lint_valid: float  # share without a fatal finding, whether or not they ran to an answer
 
     def as_json(self) -> dict[str, Any]:
-        costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "plan": self.plan}
+        costs = {"executor_tokens": self.tokens, "cost": self.cost, "seconds": self.seconds, "shape": self.shape}
         shares = as_json({"overall": self.overall, **self.domains, "ran": self.ran}) | {"lint_valid": self.lint_valid}
         score = {"score": self.score.value} if self.score else {}
         return {**shares, **score, "datasets": as_json(self.datasets), **costs, "without_operators": self.idle}
 
 
-def row(name: str, groups: Sequence[Group], plan: Mapping[str, str] | None = None) -> Row:
-    """A row made of some rollouts for each problem."""
+def row(name: str, groups: Sequence[Group], shape: Mapping[str, str] | None = None) -> Row:
+    """Make a row of some rollouts for each problem."""
     shares = right(groups)
     domains = {domain: estimate(right(own)) for domain, own in divided(groups, "domain").items()}
     datasets = {dataset: estimate(right(own)) for dataset, own in divided(groups, "dataset").items()}
@@ -65,18 +65,18 @@ def row(name: str, groups: Sequence[Group], plan: Mapping[str, str] | None = Non
     costs = [mean([getattr(r, kind) for r in ran]) for kind in ("tokens", "cost", "seconds")]
     costs.append(mean([float(not rollout.execution.calls) for rollout in ran]))
     costs.append(mean([float(rollout.execution.outcome != "invalid") for rollout in ran]))
-    return Row(name, plan or {}, shares, estimate(shares), mean_score(groups), domains, datasets, answered, *costs)
+    return Row(name, shape or {}, shares, estimate(shares), mean_score(groups), domains, datasets, answered, *costs)
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Several plans on the same problems, a rollout of each on each."""
+    """Several shapes on the same problems, a rollout of each on each."""
 
     evaluations: Mapping[str, Sequence[Group]]
 
     @property
     def problems(self) -> list[Group]:
-        """Each problem with the rollouts of all plans, in their order."""
+        """Each problem with the rollouts of all shapes, in their order."""
         columns = zip(*self.evaluations.values(), strict=True)
         return [Group(own[0].problem, [rollout for group in own for rollout in group.rollouts]) for own in columns]
 
@@ -87,54 +87,54 @@ class Matrix:
         return {d: there[d] for d in in_order(there)}
 
     def accuracies(self) -> dict[str, dict[Domain, float]]:
-        return {plan: {d: e.value for d, e in self.everywhere("", plan).domains.items()} for plan in self.evaluations}
+        return {name: {d: e.value for d, e in self.everywhere("", name).domains.items()} for name in self.evaluations}
 
     def best(self, key: Key = lambda question: "") -> dict[str, str]:
-        """The plan with the highest accuracy in each group of problems; of several the one with the best mean score,
-        then the cheapest; unscored ones last.
+        """Find the shape with the highest accuracy in each group of problems; of several the one with the best mean
+        score, then the cheapest; unscored ones last.
         """
 
-        def worth(plan: str, of: str) -> tuple[float, float, float]:
-            found = row(plan, [group for group in self.evaluations[plan] if key(group.problem.question) == of])
+        def worth(shape: str, of: str) -> tuple[float, float, float]:
+            found = row(shape, [group for group in self.evaluations[shape] if key(group.problem.question) == of])
             accuracy, score = found.overall.value, found.score.value if found.score else 0.0
             return (-1.0, 0.0, 0.0) if math.isnan(accuracy) else (accuracy, score, -found.tokens)
 
         found = dict.fromkeys(key(group.problem.question) for group in self.problems)
-        return {of: max(self.evaluations, key=lambda plan: worth(plan, of)) for of in found}
+        return {of: max(self.evaluations, key=lambda shape: worth(shape, of)) for of in found}
 
-    def row(self, name: str, plan: Mapping[str, str], key: Key = attrgetter("domain")) -> Row:
-        """A row made of the given plan of each group of problems."""
-        plans = [plan[key(group.problem.question)] for group in self.problems]
-        return row(name, [self.evaluations[of][place] for place, of in enumerate(plans)], plan)
+    def row(self, name: str, shape: Mapping[str, str], key: Key = attrgetter("domain")) -> Row:
+        """Make a row of the given shape of each group of problems."""
+        shapes = [shape[key(group.problem.question)] for group in self.problems]
+        return row(name, [self.evaluations[of][place] for place, of in enumerate(shapes)], shape)
 
-    def everywhere(self, name: str, plan: str) -> Row:
-        return self.row(name, dict.fromkeys(self.kinds, plan))
+    def everywhere(self, name: str, shape: str) -> Row:
+        return self.row(name, dict.fromkeys(self.kinds, shape))
 
 
 async def measure(
     problems: Sequence[Problem], parts: RolloutParts, progress: Callable[[int, int], None] = lambda done, total: None,
-    plans: Collection[str] = tuple(SHAPES), log: Log = lambda plan, texts: nullcontext(),
+    shapes: Collection[str] = tuple(SHAPES), log: Log = lambda shape, texts: nullcontext(),
 ) -> Matrix:  # fmt: skip
-    """Runs every plan on every problem; ``log`` opens the ledger of each.
+    """Run every shape on every problem; ``log`` opens the ledger of each.
 
-    Of few problems several plans run at once, so that the executor has full batches.
+    Of few problems several shapes run at once, so that the executor has full batches.
     """
     together = asyncio.Semaphore(max(1, parts.concurrency // max(1, len(problems))))
     finished = itertools.count(1)
 
-    async def one(plan: str) -> Sequence[Group]:
-        author = Given(lambda question: workflow(SHAPES[plan], question.kind))
+    async def one(shape: str) -> Sequence[Group]:
+        author = Given(lambda question: workflow(SHAPES[shape], question.kind))
         async with together:
-            with log(plan, [workflow(SHAPES[plan], domain) for domain in DOMAINS]) as known:
+            with log(shape, [workflow(SHAPES[shape], domain) for domain in DOMAINS]) as known:
                 groups = await evaluate(problems, author, parts, log=known)
-        progress(next(finished), len(plans))
+        progress(next(finished), len(shapes))
         return groups
 
-    return Matrix(dict(zip(plans, await all_of(map(one, plans)), strict=True)))
+    return Matrix(dict(zip(shapes, await all_of(map(one, shapes)), strict=True)))
 
 
 def rows(matrix: Matrix) -> list[Row]:
-    """The baseline rows, or only the first if only that plan was measured; none for an empty matrix."""
+    """Return the baseline rows, or only the first if only that shape was measured; none for an empty matrix."""
     if not matrix.evaluations:
         return []
     single = matrix.everywhere("single call everywhere", SINGLE_CALL)
@@ -145,12 +145,12 @@ def rows(matrix: Matrix) -> list[Row]:
 
 
 def oracles(matrix: Matrix) -> list[Row]:
-    """The best plan of each domain and, if there are more datasets than domains, of each dataset."""
+    """Find the best shape of each domain and, if there are more datasets than domains, of each dataset."""
     found = [matrix.row(ORACLE, matrix.best(attrgetter("domain")))]
     best = matrix.best(attrgetter("dataset"))
     return [*found, matrix.row(DATASET_ORACLE, best, attrgetter("dataset"))] if len(best) > len(matrix.kinds) else found
 
 
 def random_policy(matrix: Matrix) -> Row:
-    """Expected accuracy of a plan drawn uniformly for each problem."""
+    """Compute the expected accuracy of a shape drawn uniformly for each problem."""
     return row("random policy", matrix.problems, dict.fromkeys(matrix.kinds, "any"))

@@ -1,11 +1,11 @@
 """A policy compared with other methods on the same problems and executor; differences are paired by problem.
 
-Most rows except those of policies come from one matrix of plans (``baselines``), so no workflow runs twice. The oracles
+Rows except those of policies mostly come from one matrix of shapes (``baselines``); no workflow runs twice. The oracles
 choose on the problems they are measured on: they are upper bounds. The best single workflow is chosen on training
 problems (``commands.compare``).
 
-A full comparison runs every plan on every held-out problem, which a slow or dear executor forbids. ``chosen_rows`` runs
-only methods that are chosen on a few training problems.
+A full comparison runs every shape on every held-out problem, which a slow or dear executor forbids. ``chosen_rows``
+runs only methods that are chosen on a few training problems.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,9 +28,9 @@ CONSTANT, SELF_CONSISTENCY = "best constant answer per dataset", "self-consisten
 BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
 BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
 
-#: The plans that AFlow's search starts from.
+#: The shapes that AFlow's search starts from.
 FIRST_ROUND: Mapping[Kind, str] = {"math": "direct", "code": "code", "qa": "direct"}
-#: The plan of each domain, chosen without looking at results.
+#: The shape of each domain, chosen without looking at results.
 METHODS: Mapping[str, Mapping[Kind, str]] = {
     SINGLE_CALL: dict.fromkeys(DOMAINS, "direct"),
     "chain of thought": dict.fromkeys(DOMAINS, "answer"),
@@ -38,7 +38,7 @@ METHODS: Mapping[str, Mapping[Kind, str]] = {
     "AFlow's first round": FIRST_ROUND,
     "hand-written for each domain": {"math": "program", "code": "code_test", "qa": "answer"},
 }
-#: The plans to choose from.
+#: The shapes to choose from.
 CANDIDATES = ("direct", "answer", "answer_review", "program", "code", "code_test")
 SINGLE, BY_DOMAIN, RANDOM = "single call", "best workflow of each domain on training problems", "random policy"
 
@@ -64,15 +64,15 @@ class Compared:
 def compare(
     matrix: Matrix | None, policies: Mapping[str, Sequence[Group]], best: str, further: Sequence[Row] = ()
 ) -> list[Compared]:
-    """The rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best`` is
-    the plan with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A method
-    that needs an unmeasured plan has no row, and without a matrix there are only ``further`` and ``policies``.
+    """Build the rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best``
+    is the shape with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A
+    method that needs an unmeasured shape has no row, and without a matrix there are only ``further`` and ``policies``.
     """
     measured = [row(name, groups) for name, groups in policies.items()]
     made = [*further, *measured]
     if matrix is not None:
-        plans = {name: {d: of[kind] for d, kind in matrix.kinds.items()} for name, of in METHODS.items()}
-        known = [matrix.row(name, plan) for name, plan in plans.items() if {*plan.values()} <= {*matrix.evaluations}]
+        shapes = {name: {d: of[kind] for d, kind in matrix.kinds.items()} for name, of in METHODS.items()}
+        known = [matrix.row(name, own) for name, own in shapes.items() if {*own.values()} <= {*matrix.evaluations}]
         made = [*further, *known, random_policy(matrix), matrix.everywhere(BEST_SINGLE, best)]
         made += [*measured, *oracles(matrix), problem_oracle(matrix)]
     last = measured[-1]
@@ -80,7 +80,7 @@ def compare(
 
 
 def problem_oracle(matrix: Matrix) -> Row:
-    """The cheapest correct plan of each problem, or the cheapest of the best score if none is correct."""
+    """Choose the cheapest correct shape of each problem, or the cheapest of the best score if none is correct."""
 
     def cost(rollout: Rollout) -> tuple[bool, bool, float, int]:
         verdict = rollout.verdict
@@ -91,7 +91,7 @@ def problem_oracle(matrix: Matrix) -> Row:
 
 
 def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:
-    """The Pareto front by accuracy and cost, cheapest first, without the bounds and what solves nothing."""
+    """Find the Pareto front by accuracy and cost, cheapest first, without the bounds and what solves nothing."""
     scored = [c.row for c in compared if not c.bound and c.row.overall.n and c.row.overall.value]
     found: list[Row] = []
     for one in sorted(scored, key=lambda row: (getattr(row, kind), -row.overall.value)):
@@ -103,9 +103,9 @@ def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list
 async def chosen_rows(
     training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log, untried: str = "answer"
 ) -> list[Row]:
-    """The rows on ``problems``; a domain without training problems gets the plan ``untried``."""
+    """Return the rows on ``problems``; a domain without training problems gets the shape ``untried``."""
     domains = {problem.question.domain: problem.question.kind for problem in problems}
-    plans = list(training.evaluations)
+    shapes = list(training.evaluations)
     by_domain = training.best(attrgetter("domain"))
     methods: Mapping[str, Mapping[str, str]] = {
         SINGLE: {domain: DRAFTS[kind] for domain, kind in domains.items()},
@@ -114,13 +114,13 @@ async def chosen_rows(
         RANDOM: {},
     }
     rows = []
-    for name, plan_of in methods.items():
+    for name, shape_of in methods.items():
 
-        def text(question: Question, plan_of: Mapping[str, str] = plan_of) -> str:
-            plan = plan_of.get(question.domain) or Random(f"plan/{question.id}").choice(plans)
-            return workflow(SHAPES[plan], question.kind)
+        def text(question: Question, shape_of: Mapping[str, str] = shape_of) -> str:
+            shape = shape_of.get(question.domain) or Random(f"plan/{question.id}").choice(shapes)
+            return workflow(SHAPES[shape], question.kind)
 
-        with log(name, [f"{domain}: {plan}" for domain, plan in plan_of.items()] or plans) as ledger:
+        with log(name, [f"{domain}: {shape}" for domain, shape in shape_of.items()] or shapes) as ledger:
             groups = await evaluate(problems, Given(text), parts, log=ledger)
-        rows.append(row(name, groups, plan_of or dict.fromkeys(domains, "any")))
+        rows.append(row(name, groups, shape_of or dict.fromkeys(domains, "any")))
     return rows

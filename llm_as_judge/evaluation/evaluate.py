@@ -20,6 +20,7 @@ from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, next_turns
+from llm_as_judge.seeds import evaluation_seed
 from llm_as_judge.types import Completion, Group, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -50,12 +51,12 @@ class PolicyAuthor:
     version: int = 0
 
     def sampling(self, **changes: float) -> "PolicyAuthor":
-        """A copy with other settings of the section ``generation``."""
+        """Copy with other settings of the section ``generation``."""
         generation = self.config.generation.model_copy(update=changes)
         return replace(self, config=self.config.model_copy(update={"generation": generation}))
 
     def write(self, questions: Sequence[Question], samples: int = 1, start: int = 0) -> list[list[Completion]]:
-        """Completions are ``verbatim`` where the prompt exceeds ``training.prompt_max_length``: nothing is sampled."""
+        """Write completions, ``verbatim`` if the prompt exceeds ``training.prompt_max_length``: nothing is sampled."""
         asked = [self.prompt(question) for question in questions]
         ids = [self.policy.encode(prompt) for prompt in asked]
         limit = self.config.training.prompt_max_length
@@ -66,7 +67,7 @@ class PolicyAuthor:
                 f"training.prompt_max_length={limit}, which their prompts exceed: {named}"
             )
         fitting = [prompt for i, prompt in enumerate(ids) if i not in long]
-        groups = iter(self._generate(1_000_003 + start, samples, fitting))
+        groups = iter(self._generate(evaluation_seed(self.config.training.seed, start), samples, fitting))
         return [
             _verbatim(_TOO_LONG.format(long[i], limit), samples)
             if i in long
@@ -75,15 +76,16 @@ class PolicyAuthor:
         ]
 
     def again(self, completions: Sequence[Completion], told: Sequence[str], start: int = 0) -> list[Completion]:
-        """Each of ``completions`` with a repair turn, after what it is ``told``."""
-        return next_turns(self.policy, partial(self._generate, 2_000_003 + start, 1), completions, told)
+        """Add a repair turn to each of ``completions``, after what it is ``told``."""
+        seed = evaluation_seed(self.config.training.seed, start, repair=True)
+        return next_turns(self.policy, partial(self._generate, seed, 1), completions, told)
 
     def _generate(self, seed: int, samples: int, prompts: Sequence[Sequence[int]]) -> list[list[Completion]]:
         generation, training = self.config.generation, self.config.training
         sampling = Sampling(generation.eval_temperature, generation.top_p, generation.top_k)
         self.engine.sync(self.policy, self.version)
         return self.engine.generate(
-            prompts, samples, sampling=sampling, max_new_tokens=training.response_max_length, seed=seed + training.seed
+            prompts, samples, sampling=sampling, max_new_tokens=training.response_max_length, seed=seed
         )
 
 
@@ -105,7 +107,7 @@ async def evaluate(
     problems: Sequence[Problem], author: Author, parts: RolloutParts,
     progress: Callable[[int, int], None] = lambda done, total: None, *, samples: int = 1, log: Ledger | None = None,
 ) -> list[Group]:  # fmt: skip
-    """Writes, runs and judges workflows for each problem: a group of ``samples`` rollouts for each, in order.
+    """Write, run and judge workflows for each problem: a group of ``samples`` rollouts for each, in order.
 
     With ``parts.repairs`` a policy repairs its failed workflows; those of an evaluation that was interrupted may be
     sampled in other batches. ``progress`` gets the number of finished ones and of all. A problem of which ``log``
@@ -138,7 +140,7 @@ async def evaluate(
 
 
 async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results in order; the first failure cancels the others."""
+    """Gather the results in order; the first failure cancels the others."""
     tasks = [asyncio.ensure_future(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
@@ -149,7 +151,7 @@ async def all_of(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _scored(rollout: Rollout) -> Rollout:
-    """A rollout whose workflow failed scores 0, unless an infrastructure fault was the cause."""
+    """Score 0 for a rollout whose workflow failed, unless an infrastructure fault was the cause."""
     if rollout.verdict.correct is not False or rollout.valid:
         return rollout
     question, reference = rollout.problem.question, rollout.problem.reference

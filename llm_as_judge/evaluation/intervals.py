@@ -27,20 +27,20 @@ class Estimate:
 
 
 def as_json(estimates: Mapping[Any, Estimate]) -> dict[str, Any]:
-    """The values by name, and ``interval`` with the bounds of each."""
+    """Return the values by name, and ``interval`` with the bounds of each."""
     values: dict[str, Any] = {name: e.value for name, e in estimates.items()}
     return {**values, "interval": {name: [e.low, e.high] for name, e in estimates.items()}}
 
 
 def accuracy(correct: Sequence[bool | None]) -> Estimate:
-    """Share of correct answers among the scored ones, with Wilson's interval."""
+    """Compute the share of correct answers among the scored ones, with Wilson's interval."""
     scored = [c for c in correct if c is not None]
     low, high = wilson_interval(sum(scored), len(scored))
     return Estimate(mean(scored), low, high, len(scored), len(correct) - len(scored))
 
 
 def estimate(values: Sequence[float | None]) -> Estimate:
-    """Mean of values in [0, 1] (None: unscored), with Wilson's interval for zeros and ones, else the bootstrap's."""
+    """Average values in [0, 1] (None: unscored), with Wilson's interval for zeros and ones, else the bootstrap's."""
     known = [float(v) for v in values if v is not None]
     if all(v in (0.0, 1.0) for v in known):
         return accuracy([None if v is None else bool(v) for v in values])
@@ -48,7 +48,7 @@ def estimate(values: Sequence[float | None]) -> Estimate:
 
 
 def wilson_interval(k: int, n: int) -> tuple[float, float]:
-    """Wilson's score interval for ``k`` of ``n`` (Wilson 1927); (0, 1) for n = 0."""
+    """Compute Wilson's score interval for ``k`` of ``n`` (Wilson 1927); (0, 1) for n = 0."""
     if not 0 <= k <= n:
         raise ValueError(f"k must be in [0, n], got k = {k}, n = {n}")
     if n == 0:
@@ -60,17 +60,17 @@ def wilson_interval(k: int, n: int) -> tuple[float, float]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Arithmetic mean; NaN for no values."""
+    """Compute the arithmetic mean; NaN for no values."""
     return math.fsum(values) / len(values) if values else math.nan
 
 
 def mean_known(values: Sequence[float]) -> float:
-    """Mean of the values that are not NaN."""
+    """Average the values that are not NaN."""
     return mean([value for value in values if not math.isnan(value)])
 
 
 def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> Estimate:
-    """Mean with its percentile bootstrap interval (Efron 1979), or the normal interval for very many values."""
+    """Average with the percentile bootstrap interval (Efron 1979), or the normal interval for very many values."""
     if not values:
         return Estimate(math.nan, 0.0, 1.0, 0)
     centre, n = mean(values), len(values)
@@ -84,7 +84,7 @@ def bootstrap_interval(values: Sequence[float], *, seed: int = 0) -> Estimate:
 
 
 def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> Estimate:
-    """Mean of ``a - b`` over the same problems in the same order, with its bootstrap interval.
+    """Average ``a - b`` over the same problems in the same order, with its bootstrap interval.
 
     Problems unscored on either side are counted and left out. Pairing removes the spread between problems.
     """
@@ -97,7 +97,7 @@ def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> E
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """Unbiased probability that one of ``k`` samples passes if ``c`` of ``n`` did (Chen et al. 2021)."""
+    """Estimate unbiasedly the probability that one of ``k`` samples passes if ``c`` of ``n`` did (Chen et al. 2021)."""
     if not 0 <= c <= n or not 1 <= k <= n:
         raise ValueError(f"need 0 <= c <= n and 1 <= k <= n, got n = {n}, c = {c}, k = {k}")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)

@@ -17,7 +17,7 @@ from llm_as_judge.types import Rollout
 
 
 def read_records(path: Path) -> Iterator[RolloutEvent]:
-    """The records of a file; raises ``DataError`` for a file of version 0.2 or of something else."""
+    """Read the records of a file; raises ``DataError`` for a file of version 0.2 or of something else."""
     if not is_log(path):
         raise DataError(f"{path}: no records of this version; move the file away to run its evaluation again")
     return (event for event in LogReader(path).new() if isinstance(event, RolloutEvent))

@@ -48,7 +48,7 @@ class Summary:
     unscored: Mapping[str, int]  # by reason
     outcomes: Mapping[str, int]
     invalid: Mapping[str, int]  # workflows that did not run, by fatal lint code
-    shapes: Mapping[Domain, Mapping[str, int]]  # workflows by plan, else by shape
+    shapes: Mapping[Domain, Mapping[str, int]]  # workflows by the name of their shape, else by shape
     idle: float  # share of workflows that called no operator
     tokens: float  # of the executor, per workflow
     seconds: float  # per workflow
@@ -77,7 +77,7 @@ class Summary:
 
 
 def summarise(groups: Sequence[Group]) -> Summary:
-    """``groups`` are in the order of problems."""
+    """Sum up ``groups``, which are in the order of problems."""
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     runs = [r for r in rollouts if r.execution.outcome != "fault"]
     domains, by_problem = divided(groups, "domain"), right(groups)
@@ -110,7 +110,7 @@ def summarise(groups: Sequence[Group]) -> Summary:
 
 
 def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
-    """A summary for each benchmark; problems without a dataset are named after their file, ``source``."""
+    """Sum up each benchmark; problems without a dataset are named after their file, ``source``."""
     rows: dict[tuple[str, str], list[Group]] = {}
     for group in groups:
         dataset = group.problem.question.dataset or "custom"
@@ -124,7 +124,7 @@ def by_benchmark(groups: Sequence[Group], source: str) -> dict[str, Summary]:
 
 
 def official(groups: Sequence[Group]) -> dict[str, Estimate]:
-    """The metric as means by name, the headline one first, over the groups of a dataset's problems."""
+    """Return the metric as means by name, the headline one first, over the groups of a dataset's problems."""
     metric, verdicts = metric_of(groups[0].problem.question), [group.verdicts for group in groups]
     known = [[verdict.correct for verdict in own if verdict.correct is not None] for own in verdicts]
     scores = [[verdict.scores for verdict in own] for own in verdicts]
@@ -145,12 +145,12 @@ def official(groups: Sequence[Group]) -> dict[str, Estimate]:
 
 
 def right(groups: Sequence[Group]) -> tuple[float | None, ...]:
-    """Share of right rollouts of each problem; None if none was scored."""
+    """Return the share of right rollouts of each problem; None if none was scored."""
     return tuple(share([verdict.correct for verdict in group.verdicts]) for group in groups)
 
 
 def divided(groups: Sequence[Group], by: Literal["domain", "dataset"]) -> dict[str, list[Group]]:
-    """The groups of each domain, in the order of tables, or of each dataset."""
+    """Divide the groups by domain, in the order of tables, or by dataset."""
     found: dict[str, list[Group]] = {}
     for group in groups:
         found.setdefault(getattr(group.problem.question, by), []).append(group)
@@ -158,13 +158,13 @@ def divided(groups: Sequence[Group], by: Literal["domain", "dataset"]) -> dict[s
 
 
 def share(scores: Sequence[float | None]) -> float | None:
-    """Mean over the scored samples of one problem, of correct answers their share; None if none was scored."""
+    """Average over the scored samples of one problem, of correct answers their share; None if none was scored."""
     known = [float(score) for score in scores if score is not None]
     return mean(known) if known else None
 
 
 def mean_score(groups: Sequence[Group]) -> Estimate | None:
-    """Mean score of the rollouts of problems; None if the verdicts are right and wrong only."""
+    """Average the scores of the rollouts of problems; None if the verdicts are right and wrong only."""
     scored = any(verdict.score is not None for group in groups for verdict in group.verdicts)
     return estimate(_worth(groups)) if scored else None
 
@@ -174,7 +174,7 @@ def _worth(groups: Sequence[Group]) -> list[float | None]:
 
 
 def _with_abstentions(groups: Sequence[Group], taken: bool) -> float:
-    """Accuracy with every abstention counted as right, if they are ``taken`` for that, or as wrong."""
+    """Compute the accuracy with every abstention counted as right, if they are ``taken`` for that, or as wrong."""
     shares = [share([taken if v.abstained else v.correct for v in group.verdicts]) for group in groups]
     return mean([s for s in shares if s is not None])
 

@@ -27,7 +27,7 @@ from llm_as_judge.workflow.text import class_text
 
 #: Temperature of the executor.
 TEMPERATURE = 0.7
-#: The plan of a draft.
+#: The shape of a draft.
 DRAFTS: Mapping[Kind, str] = {"math": "answer", "code": "code", "qa": "answer"}
 FEWEST, MOST = 3, 64
 #: Most frequent reference answers that are tried as constants, besides the empty one.
@@ -38,7 +38,7 @@ async def self_consistency(
     problems: Sequence[Problem], parts: RolloutParts, run_code: RunCode, tokens: float,
     log: Callable[[int], AbstractContextManager[Ledger]],
 ) -> tuple[int, list[Group]]:  # fmt: skip
-    """Number of drafts, and for each problem one rollout, whose run has the calls and seconds of all its drafts.
+    """Return the number of drafts, and one rollout for each problem, whose run has the calls and seconds of all drafts.
 
     ``parts`` run at ``TEMPERATURE``; ``tokens`` are the executor tokens to reach, ``log`` opens the ledger of a number.
     """
@@ -62,7 +62,7 @@ async def self_consistency(
 
 
 async def _chosen(group: Group, run_code: RunCode) -> Rollout:
-    """The draft that is answered with: the first of those with the most frequent answer."""
+    """Choose the draft that is answered with: the first of those with the most frequent answer."""
     question = group.problem.question
     answered = [draft for draft in group.rollouts if draft.valid] or list(group.rollouts)
     if question.kind == "code":
@@ -77,7 +77,7 @@ async def _chosen(group: Group, run_code: RunCode) -> Rollout:
 
 
 async def best_constants(training: Sequence[Problem], judge: AnyJudge) -> dict[str, str]:
-    """The answer to every question of a dataset that is right most often on ``training`` problems."""
+    """Find the answer to every question of a dataset that is right most often on ``training`` problems."""
     found = {}
     for dataset in dict.fromkeys(problem.question.dataset for problem in training):
         own = [problem for problem in training if problem.question.dataset == dataset]
@@ -90,5 +90,5 @@ async def best_constants(training: Sequence[Problem], judge: AnyJudge) -> dict[s
 
 
 def constant_author(answers: Mapping[str, str]) -> Given:
-    """Writes workflows that answer with the constant of the question's dataset, empty for an unknown one."""
+    """Return an author of workflows that answer with the constant of the question's dataset, empty if it is unknown."""
     return Given(lambda q: class_text([], f"return {answers.get(q.dataset, '')!r}, 0.0", q.kind == "code"))

@@ -45,7 +45,7 @@ class Written:
 
 
 def look_at(author: PolicyAuthor, questions: Sequence[Question], samples: int) -> Written:
-    """Samples workflows for each question and checks them; those of too long prompts count as invalid."""
+    """Sample workflows for each question and check them; those of too long prompts count as invalid."""
     limit, operators = author.config.training.prompt_max_length, load_operators(author.config.workflow.operators)
     shapes, findings = Counter[str](), Counter[str]()
     groups = author.sampling(eval_temperature=1.0).write(questions, samples)

@@ -29,7 +29,7 @@ from llm_as_judge.workflow.prompt import Layer1
 
 
 def training_rows(config: Config, count: int | None = None) -> list[dict[str, Any]]:
-    """``count`` training problems (default: as many as a whole run) in the order of the package's own training.
+    """Return ``count`` training problems (default: as many as a whole run) in the order of the package's own training.
 
     Raises ``ConfigError`` and ``DataError`` for data or a policy that cannot be read and for hidden tests that pass
     a function that returns None.
@@ -39,13 +39,13 @@ def training_rows(config: Config, count: int | None = None) -> list[dict[str, An
 
 
 def heldout_rows(config: Config, count: int | None = None) -> list[dict[str, Any]]:
-    """All held-out problems, or ``count`` of them with the share of each dataset and domain; raises likewise."""
+    """Return all held-out problems, or ``count`` of them with the share of each dataset and domain; raises likewise."""
     problems = heldout_problems(config.data)
     return _rows(config, problems if count is None else spread(problems, count))
 
 
 def _rows(config: Config, problems: list[Problem]) -> list[dict[str, Any]]:
-    """Rows of ``problems``. Without a system message in the chat template, its text is in the user's message."""
+    """Make rows of ``problems``. Without a system message in the chat template, its text is in the user's message."""
 
     async def check() -> None:
         async with Sandbox(config.sandbox) as sandbox:

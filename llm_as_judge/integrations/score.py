@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 
 def problem_of(row: Row, data: DataConfig = PLAIN) -> Problem:
-    """The problem of a row: its ``record``, or the row itself in the project's own format. Raises ``DataError``."""
+    """Read a row's problem: its ``record``, or the row itself in the project's own format. Raises ``DataError``."""
     if RECORD not in row:
         return parse(row, data)
     try:
@@ -77,7 +77,7 @@ class Scorer:
         self, row: Row, text: str, finish_reason: Literal["stop", "length"], seed: int | None,
         attempts: Sequence[Attempt] = (), last: bool = False,
     ) -> Rollout | Attempt:  # fmt: skip
-        """As ``score``; but if the policy may repair the workflow and it is not the ``last``, the failed attempt.
+        """Do as ``score``; if the policy may repair the workflow and it is not the ``last``, return the failed attempt.
 
         Send ``told`` as the next user message, and give the attempt with the policy's next reply.
         """

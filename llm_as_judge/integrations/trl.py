@@ -16,16 +16,16 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import picked
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
-from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.device import resolve_device
 from llm_as_judge.policy.weights import load_tokenizer
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Rollout
 
 Message = dict[str, str]
 
 
 def dataset(config: Config, count: int | None = None) -> Any:
-    """``rows.training_rows`` as a Hugging Face data set, of a package that TRL brings."""
+    """Return ``rows.training_rows`` as a Hugging Face data set, of a package that TRL brings."""
     from datasets import Dataset
 
     return Dataset.from_list(training_rows(config, count))
@@ -49,7 +49,7 @@ class WorkflowReward:
         log_metric: Callable[[str, float], None] | None = None,
         log_extra: Callable[[str, list[Any]], None] | None = None, **columns: Sequence[Any],
     ) -> list[float | None]:  # fmt: skip
-        """Raises ``ConfigError`` if the data set has no column ``record``."""
+        """Reward completions. Raises ``ConfigError`` if the data set has no column ``record``."""
         records = columns.get(RECORD)
         if records is None:
             raise ConfigError(f"the data set has no column {RECORD!r}; create it with integrations.trl.dataset")
@@ -74,7 +74,7 @@ class WorkflowReward:
 
 
 def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Means over scored rollouts; if none were scored, only the unscored share."""
+    """Return means over scored rollouts; if none were scored, only the unscored share."""
     scored = [rollout for rollout in rollouts if rollout.reward.total is not None]
     found = {"workflow/unscored": 1 - len(scored) / len(rollouts)}
     if scored:
@@ -86,7 +86,7 @@ def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def grpo_arguments(config: Config) -> dict[str, Any]:
-    """Settings for TRL's ``GRPOConfig`` (1.16): one process, the same batch per step, one group at a time.
+    """Return settings for TRL's ``GRPOConfig`` (1.16): one process, the same batch per step, one group at a time.
 
     On a CPU they switch off TRL's default bfloat16.
     """

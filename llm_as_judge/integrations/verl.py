@@ -17,9 +17,9 @@ from llm_as_judge.config.sources import find_file
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.integrations.rows import heldout_rows, training_rows
 from llm_as_judge.integrations.score import RECORD, Scorer
-from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.rewards.terms import TERMS
 from llm_as_judge.rl.rollout import doubling_waits
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Attempt
 
 AGENT = "llm_as_judge"
@@ -35,7 +35,7 @@ class Scores:
         self, record: str, text: str, finish_reason: Literal["stop", "length"], place: Sequence[object],
         attempts: tuple[Attempt, ...] = (), last: bool = False,
     ) -> Attempt | tuple[float | None, dict[str, Any]]:  # fmt: skip
-        """The failed attempt, if the policy may repair it; else the reward, None if unscored, and figures.
+        """Return the failed attempt, if the policy may repair it; else the reward, None if unscored, and figures.
 
         ``place`` in the run gives the executor's seed; ``last``: there is no room for a repair. A failure of ours is
         waited for; the fourth leaves a rollout unscored if others were scored meanwhile. Raises ``InfrastructureError``

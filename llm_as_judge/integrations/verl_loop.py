@@ -19,7 +19,7 @@ from llm_as_judge.types import Attempt
 
 @cache
 def _scores(config: str, overrides: tuple[str, ...]) -> Any:
-    """The cluster's actor. The first worker starts it, Ray again if it crashes, and it ends with that worker."""
+    """Return the cluster's actor. The first worker starts it, Ray again if it crashes, and it ends with that worker."""
     options = {"max_concurrency": 10_000, "max_restarts": -1, "max_task_retries": -1, "get_if_exists": True}
     return ray.remote(Scores).options(name=" ".join((AGENT, config, *overrides)), **options).remote(config, overrides)
 
@@ -76,7 +76,7 @@ class WorkflowLoop(AgentLoopBase):
 
 @register_adv_est("grpo_scored")
 def scored_advantages(token_level_rewards: Any, response_mask: Any, index: Any, config: Any, **_: Any) -> Any:
-    """verl's GRPO among the scored rollouts of each group; 0 for the others, and for one that is alone."""
+    """Apply verl's GRPO to the scored rollouts of each group; 0 for the others, and for one that is alone."""
     groups = np.where(response_mask.any(-1).numpy(force=True), index, "unscored")
     sizes = Counter(groups)
     several = response_mask.new_tensor([[sizes[group] > 1] for group in groups])

@@ -37,7 +37,7 @@ class Asking:
         self._unreadable = 0
 
     def request(self, attempt: int, system: str | None) -> dict[str, Any]:
-        """Parameters of a request: at the second attempt more tokens and another seed."""
+        """Build the parameters of a request: at the second attempt more tokens and another seed."""
         temperature = self._config.temperature
         return {
             "system": system,
@@ -50,7 +50,7 @@ class Asking:
         self, llm: ChatModel, heard: list[Exchange], system: str | None, prompts: tuple[str, str], retry: str,
         schema: Mapping[str, Any], read: Callable[[str], T | None],
     ) -> tuple[T | None, str]:  # fmt: skip
-        """What ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
+        """Return what ``read`` makes of a reply, and the reply; None and why if two replies have no verdict.
 
         ``prompts``: with the schema and without; ``retry`` ends the second request.
         """
@@ -81,7 +81,7 @@ async def fitting(
     ask: Callable[[int], Awaitable[tuple[T | None, str]]], size: int, lengths: Sequence[int],
     control: Callable[[], Awaitable[tuple[object, str]]],
 ) -> tuple[T | bool | None, str]:  # fmt: skip
-    """What ``ask`` finds in texts of ``size``, cut to the first of ``lengths`` at which the model reads and replies.
+    """Find what ``ask`` makes of texts of ``size``, cut to the first of ``lengths`` at which the model replies.
 
     If it is refused, withheld, late or an error at any length, before and after ``control`` without those
     texts is answered, they are at fault: False. None, and why, for no verdict or no reply.
@@ -110,13 +110,13 @@ async def fitting(
 
 
 def schema_of(name: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The ``response_format`` of an object with these properties, in their order."""
+    """Build the ``response_format`` of an object with these properties, in their order."""
     fields = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
     return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": fields}}
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects in a reply outside its reasoning, whatever is around them."""
+    """Yield the JSON objects in a reply outside its reasoning, whatever is around them."""
     text, place = without_thinking(text), 0
     for _ in range(_MOST_OBJECTS):
         if (place := text.find("{", place)) < 0:

@@ -80,7 +80,7 @@ class Counts:
         return {**asdict(self), "pairs": self.pairs, "agreement": self.agreement, "kappa": self.kappa}
 
     def line(self) -> str:
-        """One line of ``name=value``: pairs, agreement, kappa, false accepts, false rejects, abstained."""
+        """Write one line of ``name=value``: pairs, agreement, kappa, false accepts, false rejects, abstained."""
         agreement, kappa = ("-" if share is None else f"{share:.4f}" for share in (self.agreement, self.kappa))
         counts = f"false_accepts={self.false_accepts} false_rejects={self.false_rejects} abstained={self.abstained}"
         return f"pairs={self.pairs} agreement={agreement} kappa={kappa} {counts}"
@@ -134,7 +134,7 @@ class _Line(msgspec.Struct):
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """The labelled pairs of a JSONL file. Raises ``DataError`` naming the line."""
+    """Read the labelled pairs of a JSONL file. Raises ``DataError`` naming the line."""
     pairs = []
     try:
         for number, line in enumerate(read_source(path, LONGEST_TABLE).split("\n"), 1):
@@ -155,7 +155,7 @@ def attacked(pairs: Sequence[Pair], name: str) -> list[Pair]:
 
 
 def constant(pairs: Sequence[Pair], text: str) -> list[Pair]:
-    """``text`` as the candidate of each problem, except where it happens to be right."""
+    """Return ``text`` as the candidate of each problem, except where it happens to be right."""
     problems = {(p.problem.question.text, p.problem.reference): p.problem for p in pairs}
     return [
         Pair(problem.question.id, problem, text, False)
@@ -168,7 +168,7 @@ async def calibrate(
     judge: AnyJudge, pairs: Sequence[Pair], attacks: Sequence[str] = tuple(ATTACKS),
     constants: Sequence[str] = CONSTANTS, *, concurrency: int = 32,
 ) -> list[Counts]:  # fmt: skip
-    """Counts of the plain pairs, of each attack and of each constant answer.
+    """Count the verdicts on the plain pairs, on each attack and on each constant answer.
 
     ``concurrency``: maximum number of verdicts in flight. A judge that ranks sees wrong candidates with right ones; a
     tie, because its two orders disagree, is an abstention.
@@ -194,7 +194,7 @@ async def calibrate(
 
 
 def _duels(pairs: Sequence[Pair]) -> tuple[list[Pair], dict[Question, str]]:
-    """Each wrong candidate with a question of its own, to which a right one of the same question is the other answer.
+    """Pair each wrong candidate with a question of its own, to which a right one of the same question competes.
 
     Raises ``DataError`` if there is nothing to compare.
     """
@@ -208,7 +208,7 @@ def _duels(pairs: Sequence[Pair]) -> tuple[list[Pair], dict[Question, str]]:
 
 
 async def agreement(judge: Judge, groups: Sequence[Group]) -> Counts:
-    """Agreement of the LLM judge alone with the verdicts that rules gave in ``groups``; code is left out."""
+    """Compare the LLM judge alone with the verdicts that rules gave in ``groups``; code is left out."""
     rollouts = [r for group in groups for r in group.rollouts if not group.problem.reference.tests]
     known = [r for r in rollouts if r.execution.answer and r.verdict.correct is not None]
     asked = known[:: max(1, len(known) // LIMIT)][:LIMIT]

@@ -31,13 +31,13 @@ _MARKUP = re.compile(r"[*`$]|\\[()\[\]]|\\(?:boxed|text|fbox)(?![A-Za-z])|[{}]")
 
 
 def build(question: str, reply: str, attempt: int) -> str:
-    """The request; other words at the second attempt."""
+    """Build the request; other words at the second attempt."""
     asked = prompts.EXTRACT_PROMPT.format(question=fence(question), candidate=fence(reply))
     return asked + prompts.EXTRACT_RETRY_LINE.format(words=LONGEST_COPY) * attempt
 
 
 def read_copy(said: str, reply: str = "") -> str:
-    """The copy that a model's reply is: its statement, or the first or last line, with or without a lead.
+    """Read the copy that a model's reply is: its statement, or the first or last line, with or without a lead.
 
     The one that is a part of ``reply``; empty only for NONE.
     """
@@ -52,7 +52,7 @@ def read_copy(said: str, reply: str = "") -> str:
 
 
 def is_part(copy: str, reply: str) -> bool:
-    """Whether ``copy`` is a short part of ``reply``: some of its words and numbers, which may be written otherwise.
+    """Tell whether ``copy`` is a short part of ``reply``: some words and numbers, which may be written otherwise.
 
     No part ends within a number or a word: ``5`` is no part of ``-5``, ``3.5`` or ``15``.
     """
@@ -77,6 +77,6 @@ def is_part(copy: str, reply: str) -> bool:
 
 
 def _tokens(text: str) -> Counter[str]:
-    """Words, and numbers with their signs."""
+    """Count words, and numbers with their signs."""
     tokens = (token.strip(EDGES) for token in re.split(r"[\s=]+|(?<!\d)[,;:]|[,;:](?!\d)", text))
     return Counter(token for token in tokens if token and token != "and")

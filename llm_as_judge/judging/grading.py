@@ -28,7 +28,8 @@ from llm_as_judge.config.sources import Setting, read_yaml
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.asking import Asking, fitting, json_objects, schema_of
 from llm_as_judge.judging.prompts import CUT_OFF, TEXTS, fence
-from llm_as_judge.llm.client import ChatModel, derived_seed
+from llm_as_judge.llm.client import ChatModel
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Exchange, Problem, Question, Tier, Verdict
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ _RUBRIC = TypeAdapter(dict[str, Annotated[dict[_Name, Criterion], AfterValidator
 
 
 def read_rubric(path: Path) -> dict[str, dict[str, Criterion]]:
-    """The criteria by data set or domain. Raises ``ConfigError`` with file and line."""
+    """Read the criteria by data set or domain. Raises ``ConfigError`` with file and line."""
     tree = read_yaml(path)
     places: dict[str, Setting] = dict(tree)
     for section, found in tree.items():
@@ -85,7 +86,7 @@ class _Grader:
         self, problem: Problem, candidates: Sequence[str], criteria: Sequence[str], fields: Mapping[str, Any],
         read: Callable[[dict[str, Any]], T | None], heard: list[Exchange],
     ) -> tuple[T | bool | None, str]:  # fmt: skip
-        """What ``read`` makes of the one object with any of ``fields`` in the reply; otherwise as ``fitting``.
+        """Ask for one object with any of ``fields``, and return what ``read`` makes of it; otherwise as ``fitting``.
 
         Names of fields are removed from candidates, so that these cannot speak for the judge.
         """
@@ -123,7 +124,7 @@ class Rubric(_Grader):
         fields = {f"{name}_score": {"type": "number"} for name in criteria}
 
         def read(said: dict[str, Any]) -> float | None:
-            """The weighted mean; None unless there is a score within its scale for each criterion."""
+            """Compute the weighted mean; None unless there is a score within its scale for each criterion."""
             given = [(c.weight, *c.scale, said.get(f"{name}_score", "")) for name, c in criteria.items()]
             if not all(type(score) in (int, float) and low <= score <= high for _, low, high, score in given):
                 return None
@@ -155,7 +156,7 @@ class Ranking(_Grader):
         return [(await self._ranked(problem, [one, other or ""]))[0] for one, other in zip(texts, others, strict=True)]
 
     async def _ranked(self, problem: Problem, answers: Sequence[str]) -> list[Verdict]:
-        """The verdict on each answer; equal ones are one entry, and an empty one is beaten by all."""
+        """Rank the answers; equal ones are one entry, and an empty one is beaten by all."""
         answers, heard = [" ".join(answer.split()) for answer in answers], list[Exchange]()
         entries = sorted({*answers} - {""})
         random.Random(derived_seed(problem.question.id, *entries)).shuffle(entries)

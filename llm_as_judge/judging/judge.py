@@ -58,7 +58,7 @@ class Judge:
         self._sandbox = sandbox
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """The verdict on ``answer``, which is None if there is none. Never raises, whatever the answer says.
+        """Judge ``answer``, which is None if there is none. Never raises, whatever the answer says.
 
         ``cut_off``: the reply ended at its token limit. The rules then count only a closed box or tag; the model is
         informed.
@@ -84,11 +84,11 @@ class Judge:
         return await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
 
     def scores(self, problem: Problem) -> bool:
-        """Whether hidden tests or a usual scorer decide, and not the rules."""
+        """Tell whether hidden tests or a usual scorer decide, and not the rules."""
         return bool(problem.reference.tests) or metric_of(problem.question) not in ("accuracy", "pass@k")
 
     async def _scored(self, problem: Problem, answer: str | None) -> Verdict | None:
-        """The verdict of the benchmark's usual scorer; None if there is none."""
+        """Judge by the benchmark's usual scorer; None if there is none."""
         metric = metric_of(problem.question)
         ask = partial(scores_of, metric, answer, problem.question, problem.reference)
         try:
@@ -105,7 +105,7 @@ class Judge:
         return Verdict(score == 1, "metric", f"{name} is {score:g}", scores=found)
 
     async def _accepted(self, problem: Problem, answer: str, cut_off: bool) -> bool:
-        """Whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
+        """Tell whether the rules accept the answer. Proofs run in threads, so that they do not delay other answers."""
         question, answers = problem.question, problem.reference.answers
         ask = partial(
             compare, answer, answers, question.kind, question.text, cut_off=cut_off, any_mark=self._mode == "metric"

@@ -52,19 +52,19 @@ class _Case:
 
 
 def parse_verdict(text: str) -> bool | None:
-    """The word in ``<true_false>`` outside ``<think>``; None unless it is one verdict. A closing tag is optional."""
+    """Read the word in ``<true_false>`` outside ``<think>``; None unless it is one verdict. The end tag is optional."""
     said = {found.strip(" .*\n").casefold() for found in _VERDICT.findall(without_thinking(text))}
     return said == {"true"} if said in ({"true"}, {"false"}) else None
 
 
 def parse_json_verdict(text: str) -> bool | None:
-    """``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
+    """Read ``true_false`` of the one JSON object in a reply, whatever is around it; None unless it is one verdict."""
     said = [found["true_false"] for found in json_objects(text) if "true_false" in found]
     return said[0] if len(said) == text.count('"true_false"') == 1 and isinstance(said[0], bool) else None
 
 
 def _read(text: str) -> bool | None:
-    """The verdict of tags and JSON together; None if words but an offer to the reader follow it, or deny it before."""
+    """Read the verdict of tags and JSON; None if words but an offer to the reader follow it, or deny it before."""
     text = without_thinking(text)
     forms = ((parse_json_verdict, '"true_false"'), (parse_verdict, "<true_false>"))
     said = {parse(text) for parse, mark in forms if mark in text.casefold()}
@@ -95,7 +95,7 @@ class LLMJudge:
     async def decide(
         self, question: str, references: Sequence[str], candidate: str, dataset: str = "", cut_off: bool = False
     ) -> Verdict:
-        """The verdict with its reason and all requests; a provider that does not answer is an abstention."""
+        """Decide with a reason and all requests; a provider that does not answer is an abstention."""
         if cut_off:
             candidate = fence(candidate) + prompts.CUT_OFF
         case = _Case(self._llm, question, tuple(references), candidate, dataset, [])
@@ -108,7 +108,7 @@ class LLMJudge:
         return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
     async def _fitting(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
-        """The verdict on the candidate, cut to what the model reads and can reply to, and the case that it compared.
+        """Judge the candidate, cut to what the model reads and can reply to; also returns the case that it compared.
 
         None if the host decided. ``cut_off`` None: of a case that the host has left to a model.
         """
@@ -136,7 +136,7 @@ class LLMJudge:
         return found if isinstance(found, tuple) else (Verdict(found, "llm", why), None)
 
     async def _host(self, case: _Case, cut_off: bool) -> Verdict | _Case:
-        """What the host decides, or the case to ask about, with the answer that was copied out of the candidate."""
+        """Find what the host decides, or the case to ask about, with the answer copied out of the candidate."""
         if case.references == ("unanswerable",):
             return case
         if is_copied(case.candidate, case.question, case.references):
@@ -162,7 +162,7 @@ class LLMJudge:
         return Verdict(known, "llm", f"the number in {copy[:100]!r}")
 
     async def _can_extract(self) -> bool:
-        """Whether the judge can copy an answer out of a reply; asked once."""
+        """Tell whether the judge can copy an answer out of a reply; asked once."""
         async with self._probing:
             if self._extracts is None:
                 question, reply, answer = prompts.PROBE
@@ -181,7 +181,7 @@ class LLMJudge:
         return self._extracts
 
     async def _extracted(self, case: _Case) -> str:
-        """The final answer in the candidate; empty without one. Raises ``PromptRefused`` for two replies without."""
+        """Copy the final answer in the candidate; empty if none. Raises ``PromptRefused`` for two replies without."""
         for attempt in range(2):
             prompt = extracting.build(case.question, case.candidate, attempt)
             reply = await case.llm.chat(prompt, **self._asking.request(attempt, prompts.EXTRACT_SYSTEM))
@@ -193,7 +193,7 @@ class LLMJudge:
         raise PromptRefused(f"judge abstained: its copies of the answer were cut off or no part of it: {copy[:100]!r}")
 
     async def _compared(self, case: _Case) -> Verdict:
-        """The judge's verdict; True only if it does not call the answer the same as any other reference."""
+        """Ask for the verdict; True only if the judge does not call the answer the same as any other reference."""
         verdict = await self._decide(case)
         if not verdict.correct or self._embedded or not self._config.extract:
             return verdict
@@ -201,7 +201,7 @@ class LLMJudge:
         return replace(verdict, correct=False, reason="the same as any reference") if any_other.correct else verdict
 
     async def _decide(self, case: _Case) -> Verdict:
-        """One verdict, asked for at most twice."""
+        """Ask for one verdict, at most twice."""
         data = case.question, case.references, case.candidate
         system = f"{prompts.JUDGE_SYSTEM} {self._lines.get(case.dataset, '')}".rstrip()
         correct, said = await self._asking.verdict(

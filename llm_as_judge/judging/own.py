@@ -29,7 +29,7 @@ class Function:
     def __init__(self, config: JudgeConfig) -> None:
         assert config.function is not None
         columns = (*question_columns(()), "completions", "workflows")
-        self._function = OwnFunction("judge.function", config.function, columns, config.function_timeout_s, (0.0, 1.0))
+        self._function = OwnFunction("judge.function", config.function, columns, config.timeout_s, (0.0, 1.0))
         self._right_at = config.right_at
 
     async def verdicts(self, problem: Problem, answers: Answers, cut_off: bool = False) -> list[Verdict]:
@@ -60,13 +60,13 @@ class OwnJudge:
         self._official, self.together = official, not config.rubric and together
 
     async def verdict(self, problem: Problem, answer: str | None, cut_off: bool = False) -> Verdict:
-        """The verdict on an answer alone, as of ``Judge``."""
+        """Judge an answer alone, as ``Judge`` does."""
         return (await self.verdicts(problem, [(answer, "")], cut_off))[0]
 
     async def verdicts(
         self, problem: Problem, answers: Sequence[tuple[str | None, str]], cut_off: bool = False
     ) -> list[Verdict]:
-        """The verdicts on answers to one problem, each with its workflow's code; None is wrong, and a blank one too
+        """Judge answers to one problem, each with its workflow's code; None is wrong, and a blank one too
         unless a function decides.
 
         Raises ``ConfigError`` if the function returns anything but a value for each answer.
@@ -82,7 +82,7 @@ class OwnJudge:
         return self._official is None or not self._official.scores(problem)
 
     async def try_out(self, problem: Problem, workflow: str) -> None:
-        """Asks a function about the reference twice. Raises ``ConfigError`` before a run if it cannot be used."""
+        """Ask a function about the reference twice. Raises ``ConfigError`` before a run if it cannot be used."""
         if isinstance(self.grader, Function):
             await self.grader.try_out(problem, workflow)
 
@@ -91,7 +91,7 @@ AnyJudge = Judge | OwnJudge
 
 
 async def verdict_of(judge: AnyJudge, problem: Problem, execution: Execution, workflow: str) -> Verdict:
-    """The verdict on a finished workflow; ``LATER`` if it is judged with its group."""
+    """Judge a finished workflow; ``LATER`` if it is judged with its group."""
     if not isinstance(judge, OwnJudge):
         return await judge.verdict(problem, execution.answer, execution.cut_off)
     if judge.together:
@@ -100,6 +100,6 @@ async def verdict_of(judge: AnyJudge, problem: Problem, execution: Execution, wo
 
 
 def _columns(problem: Problem, answers: Answers) -> dict[str, list[Any]]:
-    """All arguments."""
+    """Build all arguments."""
     shared = question_columns([problem] * len(answers))
     return {**shared, "completions": [answer for answer, _ in answers], "workflows": [code for _, code in answers]}

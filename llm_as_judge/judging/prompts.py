@@ -49,7 +49,7 @@ _VERDICT = re.compile(
 
 
 def fence(text: str, longest: int = LONGEST_FIELD) -> str:
-    """``text`` as one line that the judge cannot take for an instruction or a verdict.
+    """Write ``text`` as one line that the judge cannot take for an instruction or a verdict.
 
     Line breaks, tags, labels, verdicts and invisible characters are removed or replaced. A long text is cut in the
     middle.
@@ -67,7 +67,7 @@ def fence(text: str, longest: int = LONGEST_FIELD) -> str:
 
 
 def load_lines(path: Path | None) -> Mapping[str, str]:
-    """``DATASET_LINES``, overridden by those of a YAML file. Raises ``ConfigError``."""
+    """Load ``DATASET_LINES``, overridden by those of a YAML file. Raises ``ConfigError``."""
     if path is None:
         return DATASET_LINES
     loaded = plain_yaml(path)
@@ -77,7 +77,7 @@ def load_lines(path: Path | None) -> Mapping[str, str]:
 
 
 def build_prompt(question: str, references: Sequence[str], candidate: str, template: str = JUDGE_PROMPT) -> str:
-    """``template`` with every field fenced; several references are joined by ``or``."""
+    """Fill ``template`` with every field fenced; several references are joined by ``or``."""
     return template.format(
         question=fence(question), reference=fence(" or ".join(dict.fromkeys(references))), candidate=fence(candidate)
     )

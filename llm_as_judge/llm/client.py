@@ -96,15 +96,9 @@ class Server(Protocol):
     def places(self) -> Places: ...
 
     async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply's text as read by ``parse``; without a body, to a GET. Raises as ``ChatModel`` says."""
+        """Ask for a reply's text, read by ``parse``; without a body, by GET. Raises as ``ChatModel`` says."""
 
     async def aclose(self) -> None: ...
-
-
-def derived_seed(*parts: object) -> int:
-    """A seed in [0, 2**31) from the text of ``parts``, such as run, problem and prompt; the same in every process."""
-    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
 
 
 @dataclass(slots=True)
@@ -147,7 +141,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         self, prompt: str, *, system: str | None = None, temperature: float | None = None,
         max_tokens: int | None = None, seed: int | None = None, response_format: Mapping[str, Any] | None = None,
     ) -> Exchange:  # fmt: skip
-        """The reply to one user message; raises as ``ChatModel`` says.
+        """Reply to one user message; raises as ``ChatModel`` says.
 
         At temperature 0 the seed is not sent: it would only make equal requests differ in the cache.
         """
@@ -162,7 +156,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         return replace(reply, prompt=prompt, seconds=time.monotonic() - started)
 
     async def _once(self, request: Mapping[str, Any]) -> Exchange:
-        """The reply to a request that is sent once, however many callers ask."""
+        """Send a request once, however many callers ask, and return its reply."""
         key = hashlib.sha256(json.dumps(request).encode()).digest()
 
         async def fetch() -> Exchange:
@@ -187,7 +181,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
                 self._under_way.pop(key, None)
 
     def load(self) -> Load:
-        """Use of the request places so far, summed over all addresses."""
+        """Return the use of the request places so far, summed over all addresses."""
         return sum((server.places.load() for server in self._servers), Load())
 
     async def check(self) -> list[str]:
@@ -230,7 +224,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         return request | ({"reasoning_effort": config.reasoning_effort} if config.reasoning_effort else {})
 
     async def _complete(self, request: Mapping[str, Any], servers: Sequence[Server]) -> Exchange:
-        """The reply of one completion, added to ``usage``.
+        """Ask for one completion, and add it to ``usage``.
 
         A request that is refused, withheld or answered by nothing, although the same one with another prompt is
         answered, raises ``PromptRefused``: the prompt is the cause, which a workflow chooses.
@@ -255,7 +249,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         return replace(reply, cost=cost)
 
     async def _adapted(self, request: Mapping[str, Any], servers: Sequence[Server]) -> Exchange:
-        """The reply to a request without the fields that the endpoint refuses; they are kept once one is answered."""
+        """Send a request without the fields that the endpoint refuses; they are kept once one is answered."""
         names = dict(self._names)
         while True:
             sent = {names.get(name, name): value for name, value in request.items() if value != _API_DEFAULTS.get(name)}
@@ -286,7 +280,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         self.usage = replace(self.usage, **{name: getattr(self.usage, name) + n for name, n in added.items()})
 
     async def _post(self, request: Mapping[str, Any], left: list[Server]) -> Exchange:
-        """The reply of the least busy server or, if it fails, of the next; one that failed lately comes last."""
+        """Post to the least busy server or, if it fails, to the next; one that failed lately comes last."""
         while True:
             now = time.monotonic()
             server = min(left, key=lambda s: (now - self._failed_at[s.root] < _AVOID_S, s.places.pressure))
@@ -304,7 +298,7 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
                     raise
 
     def _read(self, request: Mapping[str, Any], text: str) -> Exchange:
-        """A chat completion without its prompt and the reasoning; tokens without a count are estimated.
+        """Read a chat completion without its prompt and the reasoning; tokens without a count are estimated.
 
         A reply that has no text, although the model wrote some, or that a filter withheld is a failure of the endpoint.
         """
@@ -345,12 +339,12 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
 
 
 def _most_tokens(text: str) -> int:
-    """At least the tokens of a message: no tokenizer makes more than there are bytes, and a template adds some."""
+    """Bound the tokens of a message: no tokenizer makes more than there are bytes, and a template adds some."""
     return len(text.encode("utf-8", "replace")) + TEMPLATE_TOKENS
 
 
 def _tokens(count: Any) -> int:
-    """A reported number of tokens; 0 without one."""
+    """Read a reported number of tokens; 0 without one."""
     tokens = int(count or 0)
     if not 0 <= tokens <= _MOST_TOKENS:
         raise ValueError(f"{count} tokens")
@@ -358,7 +352,7 @@ def _tokens(count: Any) -> int:
 
 
 def parse_json(text: str) -> dict[str, Any]:
-    """A body as a JSON object; raises ``Failure``."""
+    """Parse a body as a JSON object; raises ``Failure``."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -369,7 +363,7 @@ def parse_json(text: str) -> dict[str, Any]:
 
 
 def model_names(text: str) -> list[str]:
-    """The names in a reply to GET ``/models``."""
+    """Read the names in a reply to GET ``/models``."""
     data = parse_json(text).get("data")
     if not isinstance(data, list) or not all(isinstance(model, dict) for model in data):
         raise Failure("no list of models in the reply")

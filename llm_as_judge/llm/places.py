@@ -42,7 +42,7 @@ class Places:
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[None]:
-        """A place until the end of the context."""
+        """Hold a place until the end of the context."""
         self._change(waiting=1)
         try:
             async with self._free:
@@ -61,7 +61,7 @@ class Places:
         self.width = min(self.limit, self.width + 1 / self.width)
 
     def overloaded(self, begun: float) -> None:
-        """Reduces the limit: the server did not cope with a request sent at ``begun`` (``time.monotonic``).
+        """Reduce the limit: the server did not cope with a request sent at ``begun`` (``time.monotonic``).
 
         Requests sent before the last halving have no effect.
         """
@@ -69,7 +69,7 @@ class Places:
             self.width, self._narrowed_at = max(1.0, self.width / 2), time.monotonic()
 
     def load(self) -> Load:
-        """``Load`` with requests that are in flight or waiting."""
+        """Return ``Load`` with requests that are in flight or waiting."""
         self._change()
         return self._load
 

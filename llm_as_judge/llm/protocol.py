@@ -82,7 +82,7 @@ B = TypeVar("B", bound=Body)
 
 
 def checked(body: Mapping[str, Any], kind: type[B], models: Iterable[str], unsupported: Iterable[str]) -> B:
-    """``body`` as ``kind``. Raises ``RequestError`` for a wrong field, another model and ``unsupported`` fields."""
+    """Read ``body`` as ``kind``. Raises ``RequestError`` for wrong fields, another model and ``unsupported`` fields."""
     if refused := [name for name in unsupported if body.get(name) and body[name] != "none"]:
         raise RequestError(f"{', '.join(refused)}: not supported by this server")
     if body.get("model") not in [*models]:
@@ -97,7 +97,7 @@ def checked(body: Mapping[str, Any], kind: type[B], models: Iterable[str], unsup
 
 
 async def body_of(http: web.Request) -> dict[str, Any]:
-    """The request's JSON object; raises ``RequestError``."""
+    """Read the request's JSON object; raises ``RequestError``."""
     try:
         body = json.loads((await http.read()).decode())
     except (ValueError, RecursionError) as error:
@@ -108,7 +108,7 @@ async def body_of(http: web.Request) -> dict[str, Any]:
 
 
 def application(chat: Handler, models: Iterable[str], active: Callable[[], int], *more: Any) -> web.Application:
-    """The routes that both servers have; ``active`` counts requests in progress, ``more`` are middlewares."""
+    """Build the routes that both servers have; ``active`` counts requests in progress, ``more`` are middlewares."""
     names = list(models)
     known = [{"id": name, "object": "model", "created": 0, "owned_by": "llm-as-judge"} for name in names]
 
@@ -127,7 +127,7 @@ def application(chat: Handler, models: Iterable[str], active: Callable[[], int],
 
 @contextmanager
 def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
-    """A socket at the address (port 0: any free port), which does not listen yet, and the URL of the API there.
+    """Bind a socket to the address (port 0: any free port), without listening yet; gives it and the URL of the API.
 
     Raises ``ConfigError`` for an address that cannot be used.
     """
@@ -145,12 +145,12 @@ def bound(host: str, port: int) -> Iterator[tuple[socket.socket, str]]:
 
 
 def reply(model: str, choices: Sequence[Mapping[str, Any]], prompt: int, completion: int) -> web.Response:
-    """A whole reply, with its numbers of tokens."""
+    """Build a whole reply, with its numbers of tokens."""
     return web.json_response({**reply_head(model), "choices": choices, "usage": usage_of(prompt, completion)})
 
 
 def reply_head(model: str, kind: str = "chat.completion") -> dict[str, Any]:
-    """The fields that a reply and each part of a stream begin with."""
+    """Return the fields that a reply and each part of a stream begin with."""
     return {"id": f"chatcmpl-{uuid.uuid4().hex[:16]}", "object": kind, "created": int(time.time()), "model": model}
 
 
@@ -159,7 +159,7 @@ def usage_of(prompt: int, completion: int) -> dict[str, int]:
 
 
 def error_body(status: int, message: str) -> dict[str, Any]:
-    """An error in the protocol's format."""
+    """Write an error in the protocol's format."""
     kind = "server_error" if status >= 500 else "invalid_request_error"
     return {"error": {"message": message, "type": kind, "code": status}}
 

@@ -88,7 +88,7 @@ class Transport:
             await session.close()
 
     async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply's text as read by ``parse``; without a body, to a GET. Errors name the address and ``who``.
+        """Ask for a reply's text, read by ``parse``; without a body, by GET. Errors name the address and ``who``.
 
         Raises ``RequestRefused``, ``PromptRefused`` or, for any other cause, ``ProviderError``.
         """
@@ -107,7 +107,7 @@ class Transport:
             await asyncio.sleep(_RESTART_WAIT_S)
 
     async def _reply(self, path: str, data: bytes | None, parse: Callable[[str], T], where: str) -> T:
-        """The reply to a request that is sent again after temporary failures, at most ``max_retries`` times."""
+        """Send a request, again after temporary failures, at most ``max_retries`` times, and return its reply."""
         attempt = 0
         while True:
             attempt += 1
@@ -168,14 +168,14 @@ class Transport:
         return self._session
 
     def _quote(self, text: str) -> str:
-        """The beginning of a text, without what looks like a key or a password: providers repeat what they refuse."""
+        """Quote a text's beginning without what looks like a key or a password: providers repeat what they refuse."""
         text = "".join(char if char.isprintable() else " " for char in " ".join(text.split()))
         text = _KEYS.sub("***", _without_login(without_key(text, self.config.api_key)))
         return text if len(text) <= _QUOTED_CHARS else text[:_QUOTED_CHARS] + "..."
 
 
 def _root(base_url: str) -> str:
-    """The address without a trailing slash; ``/v1`` is added when it has no path."""
+    """Return the address without a trailing slash; ``/v1`` is added when it has no path."""
     address = urlsplit(base_url)
     if not address.hostname or "@" in address.netloc or address.query or address.fragment:
         wrong = _without_login(base_url)
@@ -187,8 +187,8 @@ def _root(base_url: str) -> str:
 
 
 def _proxy(root: str) -> str | None:
-    """The proxy that the environment sets for an address. (``trust_env`` of aiohttp reads neither ALL_PROXY nor ports
-    in NO_PROXY, and takes keys from ~/.netrc.)
+    """Find the proxy that the environment sets for an address. (``trust_env`` of aiohttp reads neither ALL_PROXY nor
+    ports in NO_PROXY, and takes keys from ~/.netrc.)
     """
     address, proxies = urlsplit(root), getproxies()
     proxy = proxies.get(address.scheme) or proxies.get("all")
@@ -202,12 +202,12 @@ def _proxy(root: str) -> str | None:
 
 
 def _without_login(url: str) -> str:
-    """``url``, or a text with some, without passwords and without queries, which may hold keys."""
+    """Return ``url``, or a text with some, without passwords and without queries, which may hold keys."""
     return re.sub(r"(//[^\s?#\"']*)[?#][^\s\"']*", r"\1?***", re.sub(r"//[^/\s]*@", "//***@", url))
 
 
 def _asked(retry_after: str, timeout_s: float) -> float | None:
-    """Up to twice the seconds that a server asks to wait, so that refused requests do not all come back at once.
+    """Return up to twice the seconds that a server asks to wait, so that refused requests do not all come back at once.
 
     Not more than a request may take.
     """

@@ -34,7 +34,7 @@ class Toolbox:
     prompts: Prompts = FULL
 
     async def reply(self, operator: str, prompt: str) -> Exchange:
-        """The reply to ``prompt`` with its Layer 2 instruction."""
+        """Ask ``prompt`` with its Layer 2 instruction."""
         instruction = self.enhance(operator, self.question.domain) or self.enhance(operator, self.question.kind)
         return await self.llm.chat(f"{instruction}\n{prompt}" if instruction else prompt)
 
@@ -57,5 +57,5 @@ class Operator:
 
 
 def result(parse_ok: bool = True, error: str = "", **keys: Any) -> dict[str, Any]:
-    """An operator's reply to the workflow: its documented keys plus ``parse_ok`` and ``error``."""
+    """Build an operator's reply to the workflow: its documented keys plus ``parse_ok`` and ``error``."""
     return {**keys, "parse_ok": parse_ok, "error": error}

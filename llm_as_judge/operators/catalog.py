@@ -49,12 +49,12 @@ def published(operator: str) -> Published:
 
 
 def own_name(name: str) -> str:
-    """The name of this operator in the catalog."""
+    """Return the name of this operator in the catalog."""
     return next((own for own, other in PUBLISHED.items() if name in other.names), name)
 
 
 def completed(operator: str, arguments: Mapping[str, Any], question: Question) -> dict[str, Any]:
-    """Arguments completed by what a published form leaves out: the question's problem, an empty instruction."""
+    """Complete arguments by what a published form leaves out: the question's problem, an empty instruction."""
     if not any(set(form) == arguments.keys() for form in published(operator).forms):
         return dict(arguments)
     missing = {"instruction": ""} if operator == "CustomCodeGenerate" else {"problem": question.statement}
@@ -62,7 +62,7 @@ def completed(operator: str, arguments: Mapping[str, Any], question: Question) -
 
 
 def load_operators(names: Iterable[str] | None) -> Operators:
-    """The operators that ``workflow.operators`` names (None: the ten).
+    """Load the operators that ``workflow.operators`` names (None: the ten).
 
     Raises ``ConfigError`` for an unknown name, an object that is not an operator, and two operators of one name.
     """
@@ -90,7 +90,7 @@ def load_operators(names: Iterable[str] | None) -> Operators:
 
 
 def _defect(operator: Any) -> str:
-    """Why a user's own object cannot be used as an operator, with the cure; ``""`` if it can."""
+    """Say why a user's own object cannot be used as an operator, with the cure; ``""`` if it can."""
     if not inspect.isclass(operator):
         return "write a class"
     name, keys, summary = (getattr(operator, field, None) for field in ("NAME", "RESULT", "SUMMARY"))
@@ -111,7 +111,7 @@ def _defect(operator: Any) -> str:
 
 @cache
 def _parameters(function: Any, given: int, wanted: str) -> inspect.Signature:
-    """The signature without its first ``given`` parameters."""
+    """Return the signature without its first ``given`` parameters."""
     full = inspect.signature(function)
     parameters = list(full.parameters.values())
     if len(parameters) < given or any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters):
@@ -124,12 +124,12 @@ def signature(operator: Any) -> inspect.Signature:
 
 
 def init_signature(operator: Any) -> inspect.Signature:
-    """Parameters of ``operator.Name(llm, ...)`` after the LLM."""
+    """Return parameters of ``operator.Name(llm, ...)`` after the LLM."""
     return _parameters(operator.__init__, 2, "__init__(self, tools, ...)")
 
 
 def executor_words(operator: Any) -> list[str]:
-    """The keywords that name the executor in ``operator.Name(llm, ...)``, unless they are parameters of its own."""
+    """List keywords that name the executor in ``operator.Name(llm, ...)``, unless they are parameters of its own."""
     return [word for word in ("executor", "model") if word not in init_signature(operator).parameters]
 
 
@@ -138,7 +138,7 @@ def no_executor(named: object, known: Iterable[str]) -> str:
 
 
 def type_word(parameter: inspect.Parameter) -> str:
-    """A parameter's annotation as it is written: ``str``, ``list[str]``, or ``""``."""
+    """Return a parameter's annotation as it is written: ``str``, ``list[str]``, or ``""``."""
     annotation = parameter.annotation
     if annotation is parameter.empty:
         return ""
@@ -146,18 +146,18 @@ def type_word(parameter: inspect.Parameter) -> str:
 
 
 def result_keys(operator: Any) -> dict[str, str]:
-    """Every key of the operator's result with its type word, ``parse_ok`` and ``error`` included."""
+    """List every key of the operator's result with its type word, ``parse_ok`` and ``error`` included."""
     own = {key: kind.__name__ for key, kind in operator.RESULT.items()}
     return {**own, **{key: type(value).__name__ for key, value in COMMON.items()}}
 
 
 def call_line(operator: Any) -> str:
-    """The call as a workflow writes it: ``Test(problem, solution, entry_point, test_loop=3)``."""
+    """Return the call as a workflow writes it: ``Test(problem, solution, entry_point, test_loop=3)``."""
     parameters = signature(operator).parameters.values()
     parts = [p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in parameters]
     return f"{operator.NAME}({', '.join(parts)})"
 
 
 def docs(operators: Operators = OPERATORS) -> str:
-    """Layer 1 documentation, one line an operator: call, result keys, summary."""
+    """Write the Layer 1 documentation, one line an operator: call, result keys, summary."""
     return "\n".join(f"{call_line(o)} -> {', '.join(o.RESULT)}: {o.SUMMARY}" for o in operators.values())

@@ -158,7 +158,7 @@ class Test(Operator):
         return result(result=failure is None, solution=source, error=error)
 
     async def _first_failure(self, source: str, entry_point: str) -> tuple[str, str] | None:
-        """The first public test that fails and what was seen."""
+        """Find the first public test that fails and what was seen."""
         if not is_name(entry_point):
             return f"assert callable({entry_point})", "entry_point is not a function name"
         failure = await first_failure(self.tools.run_code, self.tools.question, source, entry_point)
@@ -214,12 +214,12 @@ class Revise(Operator):
 
 
 def _asking(template: str, entry_point: str) -> str:
-    """A prompt that asks for a function, or for a whole program if that is tested."""
+    """Write a prompt that asks for a function, or for a whole program if that is tested."""
     return template.replace("function {entry_point}", "program") if entry_point == PROGRAM else template
 
 
 def _signature(entry_point: str, text: str) -> str:
-    """The function's first line if the problem shows it."""
+    """Find the function's first line if the problem shows it."""
     if not is_name(entry_point):
         return ""
     found = re.search(rf"(?ms)^[ \t]*((?:async )?def {entry_point}\s*\(.*?\)[^:\n]*:)", text)
@@ -233,7 +233,7 @@ async def _choice(operator: Operator, texts: list[str], problem: str) -> int | N
 
 
 def _texts(solutions: list[Any]) -> list[str]:
-    """Solutions as strings; none, or more than there are letters, is the workflow's mistake."""
+    """Read solutions as strings; none, or more than there are letters, is the workflow's mistake."""
     if not 1 <= len(solutions) <= _MOST_SOLUTIONS:
         raise ValueError(f"solutions must hold 1 to {_MOST_SOLUTIONS} entries, got {len(solutions)}")
     return [str(s).strip() for s in solutions]

@@ -11,8 +11,8 @@ _EMPHASIS = ("**", "__", "`", "*")
 
 
 def field(text: str, name: str, *, cut: bool = False) -> str | None:
-    """The last ``<name>...</name>`` of a reply. If no tag is closed, the text after an open one up to the next tag, or
-    after the label ``Name:``, on its line or below; None if there is neither.
+    """Read the last ``<name>...</name>`` of a reply. If no tag is closed, the text after an open one up to the next
+    tag, or after the label ``Name:``, on its line or below; None if there is neither.
 
     ``cut``: the reply was cut off, so only what is closed counts.
     """
@@ -31,7 +31,7 @@ def field(text: str, name: str, *, cut: bool = False) -> str | None:
 
 
 def _labelled(text: str, name: str) -> str | None:
-    """What follows the last label: on its line, else below it (one paragraph; for a solution, everything)."""
+    """Read what follows the last label: on its line, else below it (one paragraph; for a solution, everything)."""
     label = rf"^(?:[^\w\n]|_){{0,20}}(?:final |corrected |the ){{0,3}}{name.replace('_', '[ _]')}[ *_]*:[ *_]*"
     ends = [found.end() for found in re.finditer(label, text, re.IGNORECASE | re.MULTILINE)]
     if not ends:
@@ -42,7 +42,7 @@ def _labelled(text: str, name: str) -> str | None:
 
 
 def plain(text: str) -> str:
-    """``text`` stripped, without Markdown emphasis around the whole."""
+    """Strip ``text`` of spaces, and of Markdown emphasis around the whole."""
     text = text.strip()
     for mark in _EMPHASIS:
         inner = text.removeprefix(mark).removesuffix(mark)
@@ -52,13 +52,13 @@ def plain(text: str) -> str:
 
 
 def truth(text: str | None) -> bool | None:
-    """True or False if ``text`` begins with that word and does not go on with an alternative or a condition."""
+    """Read True or False if ``text`` begins with that word and does not go on with an alternative or a condition."""
     found = re.match(r"\W*(true|false)(?=$|[\s.,;:!)\]*_-])(?! or\b| if\b)", text or "", re.IGNORECASE)
     return None if found is None else found.group(1).lower() == "true"
 
 
 def chosen_letter(text: str, count: int) -> int | None:
-    """Index of the option that a reply names in its tag, after its label, or as all it says.
+    """Find the index of the option that a reply names in its tag, after its label, or as all it says.
 
     That is the option named alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the only one named at all.
     """

@@ -62,7 +62,7 @@ class FrozenModel:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Evaluation mode without adapter and gradient for the block, then everything as before."""
+        """Use evaluation mode without adapter and gradient for the block, then everything as before."""
         base = self.base
         was_training, attention = base.training, base.config._attn_implementation
         base.eval()
@@ -104,7 +104,7 @@ class Answerer:
         return bool(self._live)
 
     def round(self, take: Callable[[], Request | None], settle: Callable[[Request], None]) -> None:
-        """Decodes until all requests have ended, or for ``_ROUND_STEPS`` tokens.
+        """Decode until all requests have ended, or for ``_ROUND_STEPS`` tokens.
 
         Free rows are filled from ``take``, which returns None if no request waits; ``settle`` gets each that ended.
         """
@@ -119,7 +119,7 @@ class Answerer:
                 self._settle(settle)
 
     def _admit(self, request: Request) -> Tensor:
-        """Forwards the prompt and draws the first token; returns its logits [1, V]."""
+        """Forward the prompt and draw the first token; returns its logits [1, V]."""
         begun = time.monotonic()
         if request.seed is None:
             request.noise.seed()
@@ -133,12 +133,12 @@ class Answerer:
         return logits
 
     def _prefill(self, prompt: tuple[int, ...]) -> tuple[list[KeyValue], Tensor]:
-        """Keys and values of a prompt, per layer, and the logits [1, V] after it."""
+        """Compute keys and values of a prompt, per layer, and the logits [1, V] after it."""
         hidden, found, _ = forwarded(self.model.base, [prompt])
         return found, logits_of(self.model.base, hidden)
 
     def _step(self) -> Tensor:
-        """One token for every live request; returns the logits [size, V], whose first rows are theirs."""
+        """Decode one token for every live request; returns the logits [size, V], whose first rows are theirs."""
         begun = time.monotonic()
         logits = self._forward(next(size for size in self.sizes if size >= len(self._live)))
         self._cache.lengths[: len(self._live)] += 1
@@ -148,7 +148,7 @@ class Answerer:
         return logits
 
     def _forward(self, size: int) -> Tensor:
-        """Forwards the last token of the live requests in a step of ``size`` rows; returns the logits [size, V]."""
+        """Forward the last token of the live requests in a step of ``size`` rows; returns the logits [size, V]."""
         base, cache = self.model.base, self._cache
         last = [request.output[-1] for request in self._live[:size]]
         base.set_attn_implementation(DECODE)
@@ -163,7 +163,7 @@ class Answerer:
         return cache.steps[key]()
 
     def _record(self, requests: Sequence[Request], logits: Tensor) -> None:
-        """Adds the next token to each of ``requests``, drawn from the first rows of ``logits`` [size, V]."""
+        """Add the next token to each of ``requests``, drawn from the first rows of ``logits`` [size, V]."""
         tokens = logits.argmax(-1).tolist()
         alike: dict[Sampling, list[int]] = {}
         for row, one in enumerate(requests):
@@ -196,12 +196,12 @@ class Answerer:
                 settle(request)
 
     def drop(self) -> None:
-        """Gives up all live requests, as after an error."""
+        """Give up all live requests, as after an error."""
         self._live, self._cache = [], Cache(self.rows)
         self._filled.cache_clear()
 
     def _check(self) -> None:
-        """Compares log-probs of some tokens with the model's own forward pass. Raises ``ConfigError``."""
+        """Compare log-probs of some tokens with the model's own forward pass. Raises ``ConfigError``."""
         model, base, name = self.model, self.model.base, self.model.base.config.model_type
         prompt = [int(i) for i in model.tokenizer.encode("Write a Python function that adds two numbers.")]
         request = Request(prompt, 4)
@@ -222,7 +222,7 @@ class Answerer:
             )
 
     def _equal_sizes(self) -> tuple[int, ...]:
-        """Powers of two up to ``rows``, and ``rows``: those whose logits are the same bits as with ``rows``."""
+        """List powers of two up to ``rows``, and ``rows``: those whose logits are the same bits as with ``rows``."""
         rows = self.rows
         text = "Write a Python function that adds two numbers. " * 8
         prompt = [int(i) for i in self.model.tokenizer.encode(text)][: self.context - 1]
@@ -254,7 +254,7 @@ class Cache:
         self._end = 0
 
     def fill(self, row: int, found: list[KeyValue]) -> None:
-        """Stores a prompt's keys and values, each [1, heads, T, D] per layer."""
+        """Store a prompt's keys and values, each [1, heads, T, D] per layer."""
         length = found[0][0].shape[2]
         if not self._layers:
             self._layers = [tuple(x.new_zeros(self.rows, x.shape[1], 0, x.shape[3]) for x in pair) for pair in found]  # type: ignore[misc]
@@ -265,7 +265,7 @@ class Cache:
         self.lengths[row] = length
 
     def move(self, source: int, target: int) -> None:
-        """Moves a row's keys and values to ``target``; its own row is then free."""
+        """Move a row's keys and values to ``target``; its own row is then free."""
         length = int(self.lengths[source])
         for whole in (whole for pair in self._layers for whole in pair):
             whole[target, :, :length] = whole[source, :, :length]
@@ -273,7 +273,7 @@ class Cache:
         self.lengths[source] = 0
 
     def begin(self, ids: list[int]) -> tuple[int, int]:
-        """Prepares a step in which each of the first rows adds one of ``ids``; returns number of rows and length."""
+        """Prepare a step in which each of the first rows adds one of ``ids``; returns number of rows and length."""
         rows, device = len(ids), self._layers[0][0].device
         lengths = self.lengths[:rows]
         longest = int(lengths.max()) + 1
@@ -287,13 +287,13 @@ class Cache:
         return rows, self._end
 
     def hide(self) -> None:
-        """Masks what lies beyond each row's tokens in the step that was begun."""
+        """Mask what lies beyond each row's tokens in the step that was begun."""
         like = self._layers[0][0]
         hidden = torch.arange(self._end, device=like.device) > self.at[1][:, None]
         self._mask = like.new_zeros(hidden.shape).masked_fill(hidden, -torch.inf)[:, None, None]
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Attention of ``query`` [rows, H, 1, D] to the row's own tokens, to which ``key`` and ``value`` are added."""
+        """Attend from ``query`` [rows, H, 1, D] to the row's own tokens, to which ``key`` and ``value`` are added."""
         keys, values = self._layers[layer]
         keys[self.at[0], :, self.at[1]] = key[:, :, 0]
         values[self.at[0], :, self.at[1]] = value[:, :, 0]

@@ -72,7 +72,7 @@ def kernel_for(device: torch.device) -> Kernel:
 
 
 def row_hidden(base: Any, tree: TreePlan, attention: Tree) -> Tensor:
-    """Last hidden states [T, hidden] of a row."""
+    """Compute the last hidden states [T, hidden] of a row."""
     device = base.device
     with own_precision(base):
         out = base.get_decoder()(
@@ -98,7 +98,7 @@ def decode_attention(
     store: Any = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """One decoding step by ``store.attend``, the cache's own attention. Returns [rows, 1, H, D]."""
+    """Decode one step by ``store.attend``, the cache's own attention. Returns [rows, 1, H, D]."""
     if store is None:
         raise RuntimeError(f"attention {DECODE!r} is only for decoding by LocalEngine and Answerer")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -116,7 +116,7 @@ def attention(
     tree: Tree | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention function for transformers: plain attention without ``tree``. Returns [1, T, H, D]."""
+    """Attend for transformers: plain attention without ``tree``. Returns [1, T, H, D]."""
     if tree is None:
         kwargs |= {"dropout": dropout, "scaling": scaling}
         return sdpa_attention_forward(module, query, key, value, attention_mask, **kwargs)
@@ -148,7 +148,7 @@ def attention(
 
 
 def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
-    """FlexAttention's block mask, made from the layout's intervals without a token-by-token mask.
+    """Make FlexAttention's block mask from the layout's intervals, without a token-by-token mask.
 
     A tile is empty if no key's interval meets its queries, and full if all keys' intervals cover them.
     """
@@ -232,7 +232,7 @@ class _Cascade(torch.autograd.Function):
 
 
 def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value of a piece with equal numbers of heads.
+    """Return query, key and value of a piece with equal numbers of heads.
 
     If all queries see all keys, the query heads of a group become further rows of one key head; a causal piece needs
     its (few) keys repeated instead.
@@ -248,7 +248,7 @@ def _fold(query: Tensor, key: Tensor, value: Tensor, piece: Piece) -> tuple[Tens
 
 @cache
 def _flex() -> Callable[..., Any]:
-    """FlexAttention, compiled for all row lengths; raises instead of using the eager kernel, which would run out of
+    """Compile FlexAttention for all row lengths; raises instead of using the eager kernel, which would run out of
     memory.
 
     Rows of one or more tiles, whole or after a trunk, with and without gradient are compiled separately: more often

@@ -28,24 +28,24 @@ THOUGHTS_END = "</think>"
 
 
 def chat_ids(tokenizer: Any, prompt: Prompt, thinking: bool = False) -> list[int]:
-    """Token ids up to where the policy begins."""
+    """Return token ids up to where the policy begins."""
     prefill = tokenizer.encode(prompt.prefill, add_special_tokens=False) if prompt.prefill else ()
     return [*message_ids(tokenizer, messages_for(tokenizer, prompt), thinking), *map(int, prefill)]
 
 
 def message_ids(tokenizer: Any, messages: Messages, thinking: bool = False) -> list[int]:
-    """Token ids of a chat; without ``thinking`` it is switched off if the template knows it."""
+    """Return token ids of a chat; without ``thinking`` it is switched off if the template knows it."""
     options = {"add_generation_prompt": True, "return_dict": False, "enable_thinking": thinking}
     return [int(i) for i in tokenizer.apply_chat_template(messages, tokenize=True, **options)]
 
 
 def messages_for(tokenizer: Any, prompt: Prompt) -> Messages:
-    """Messages of the chat without its prefill, in the most complete form that the template accepts."""
+    """Return messages of the chat without its prefill, in the most complete form that the template accepts."""
     return chat_messages(prompt, *_accepts(tokenizer, bool(prompt.turns)))
 
 
 def chat_messages(prompt: Prompt, system: bool, turns: bool) -> Messages:
-    """Messages with or without a separate system message and separate earlier turns."""
+    """Return messages with or without a separate system message and separate earlier turns."""
     messages: Messages = []
     before = "" if system else prompt.system
     if system:
@@ -70,7 +70,7 @@ class Encoder(Protocol):
     def eos_token_ids(self) -> frozenset[int]: ...
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors [N, dimensions]; here by the words of the texts, for policies without hidden states."""
+        """Embed texts as unit vectors [N, dimensions]; here by their words, for policies without hidden states."""
         vectors = np.zeros((len(texts), _DIMENSIONS), np.float32)
         for vector, text in zip(vectors, texts, strict=True):
             for word in text.lower().split() or [""]:
@@ -81,21 +81,21 @@ class Encoder(Protocol):
         return ()  # not in this process
 
     def holding(self, weights: Sequence[Any]) -> AbstractContextManager[None]:
-        """Gives the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
+        """Give the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
         return nullcontext()
 
     def usage(self) -> Mapping[str, Usage]:
-        """What a service bills for the policy, by role; empty if it runs here."""
+        """Return what a service bills for the policy, by role; empty if it runs here."""
         return {}
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""
+        """Encode the chat up to where the policy begins. Raises ``ConfigError`` without a chat template."""
         if not getattr(self.tokenizer, "chat_template", None):
             raise ConfigError(f"model.model_name={self.name!r} has no chat template; choose an instruction-tuned model")
         return chat_ids(self.tokenizer, prompt, self.thinking)
 
     def told(self, completion: Completion, text: str) -> list[int]:
-        """Token ids of ``completion`` and of a user turn with ``text``, up to where the policy begins again."""
+        """Return token ids of ``completion`` and of a user turn with ``text``, up to where the policy begins again."""
         ended = completion.token_ids[-1:] and completion.token_ids[-1] in self.eos_token_ids
         turn = self.user_turn.ids(self.tokenizer, text, completion.prefill, bool(ended))
         return [*completion.prompt_ids, *completion.token_ids, *turn]
@@ -120,7 +120,7 @@ class UserTurn:
 
     @classmethod
     def of(cls, tokenizer: Any, ends: Collection[int], thinking: bool = False) -> "UserTurn":
-        """Raises ``ConfigError`` if the template cannot render a second user message."""
+        """Raise ``ConfigError`` if the template cannot render a second user message."""
         reply, told = "the first reply", "the second request"
         chat = chat_messages(Prompt("", told, (("the first request", reply),)), False, True)
         if not _renders(tokenizer, chat, [reply, told]):
@@ -134,7 +134,7 @@ class UserTurn:
         return cls(int(end), tuple(map(int, before)), tuple(map(int, behind)))
 
     def ids(self, tokenizer: Any, text: str, prefill: str, ended: bool) -> list[int]:
-        """Ids from the end of a reply, which it has itself if it ``ended``, to where the policy begins its next one."""
+        """List ids from a reply's end, which it has itself if it ``ended``, to where the policy begins its next one."""
         for special in getattr(tokenizer, "all_special_tokens", ()):
             text = text.replace(special, "")
         words = [int(i) for i in tokenizer.encode(text, add_special_tokens=False)][: USER_TURN - _TEMPLATE]
@@ -143,7 +143,7 @@ class UserTurn:
 
 
 def thinks(tokenizer: Any) -> bool:
-    """Whether the chat template knows thoughts, and can be told to leave them out."""
+    """Tell whether the chat template knows thoughts, and can be told to leave them out."""
     asked = [{"role": "user", "content": "a question"}]
     return _rendered(tokenizer, asked, True) != _rendered(tokenizer, asked, False)
 
@@ -159,7 +159,7 @@ def _joined(*texts: str) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _accepts(tokenizer: Any, turns: bool) -> tuple[bool, bool]:
-    """Whether the template renders a system message and earlier turns: the most complete form that it does."""
+    """Tell whether the template renders a system message and earlier turns: the most complete form that it does."""
     probe = Prompt("probe system", "probe question", (("probe earlier", "probe reply"),) if turns else ())
     for form in ((True, True), (False, True), (True, False), (False, False)):
         messages = chat_messages(probe, *form)
@@ -179,13 +179,13 @@ def _renders(tokenizer: Any, messages: Messages, contents: Sequence[str]) -> boo
 def completion_of(
     tokenizer: Any, prompt: Sequence[int], ids: Sequence[int], logprobs: Sequence[float], stopped: bool, version: int
 ) -> Completion:
-    """Completion from sampled ids; if ``stopped``, the last one ends the sequence and is not part of the text."""
+    """Make a completion of sampled ids; if ``stopped``, the last one ends the sequence and is not part of the text."""
     text = text_of(tokenizer, ids[:-1] if stopped else ids)
     return Completion(text, tuple(prompt), tuple(ids), tuple(logprobs), "stop" if stopped else "length", version)
 
 
 def joined(completion: Completion, prompt: Sequence[int], turn: Completion) -> Completion:
-    """The episode ``completion`` with a ``turn`` that was sampled after ``prompt``, which begins with the episode."""
+    """Join the episode ``completion`` with a ``turn`` sampled after ``prompt``, which begins with the episode."""
     start = len(completion.prompt_ids)
     given = len(prompt) - start - len(completion.token_ids)
     return replace(
@@ -199,7 +199,7 @@ def joined(completion: Completion, prompt: Sequence[int], turn: Completion) -> C
 
 
 def text_of(tokenizer: Any, token_ids: Sequence[int]) -> str:
-    """Text of sampled ids without special tokens at either end; inside, they belong to what the policy wrote."""
+    """Decode sampled ids without special tokens at either end; inside, they belong to what the policy wrote."""
     text = str(tokenizer.decode(list(token_ids))).strip()
     special = [t for t in getattr(tokenizer, "all_special_tokens", ()) if t]
     while ends := [t for t in special if text.startswith(t) or text.endswith(t)]:

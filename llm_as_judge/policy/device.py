@@ -22,7 +22,7 @@ _THREAD = ThreadPoolExecutor(1, "device")
 
 
 async def on_device(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Result of ``work``, computed in the process's only thread for loading, sampling, scoring, updates and saving.
+    """Run ``work`` in the process's only thread for loading, sampling, scoring, updates and saving.
 
     The event loop stays free for endpoints and workflows. Work that has begun is always finished, even if cancelled,
     because stopping it could leave the weights half updated.
@@ -40,7 +40,7 @@ async def on_device(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 def resolve_device(name: str) -> torch.device:
-    """Device by name; ``auto`` is cuda if available, else cpu."""
+    """Choose the device by name; ``auto`` is cuda if available, else cpu."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -53,7 +53,7 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dtype:
-    """Precision by name; ``auto`` is bfloat16 where it is fast, else float32.
+    """Choose the precision by name; ``auto`` is bfloat16 where it is fast, else float32.
 
     It is fast on CUDA and, except for small models, on CPUs with instructions for it (AVX512-BF16, AMX).
     """
@@ -71,7 +71,7 @@ def resolve_dtype(name: str, device: torch.device, parameters: int) -> torch.dty
 
 
 def fit_threads(device: torch.device, parameters: int) -> None:
-    """Limits torch to one thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
+    """Limit torch to one thread for a small model on the CPU, unless ``OMP_NUM_THREADS`` is set.
 
     On two idle cores a second thread saves a tenth of the time. If one core is busy, two threads take five times as
     long as one, because they spin while they wait for each other.

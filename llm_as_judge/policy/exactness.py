@@ -41,7 +41,7 @@ class CheckedLayout:
         self._checked: set[Layout] = set()
 
     def __call__(self, completions: Sequence[Completion], sampling: Sampling) -> Layout:
-        """The layout of a batch. Raises ``ConfigError`` if the model, or a forced layout, is not exact."""
+        """Choose the layout of a batch. Raises ``ConfigError`` if the model, or a forced layout, is not exact."""
         layout: Layout = "tree" if self._shared_prefix else "padded"
         if self._shared_prefix is None and not self._policy.why_no_tree(max(map(_length, completions))):
             layout = cheaper_layout(completions)
@@ -59,7 +59,7 @@ class CheckedLayout:
 
 
 def plain_logprobs(base: Any, completion: Completion, temperature: float = 1.0) -> Tensor:
-    """Log-probs [T] of a completion by the model's own forward pass: the reference of all checks."""
+    """Compute log-probs [T] of a completion by the model's own forward pass: the reference of all checks."""
     ids = torch.tensor([[*completion.prompt_ids, *completion.token_ids]], device=base.device)
     count = len(completion.token_ids)
     last = {"logits_to_keep": count + 1} if "logits_to_keep" in inspect.signature(base.forward).parameters else {}
@@ -71,7 +71,7 @@ def plain_logprobs(base: Any, completion: Completion, temperature: float = 1.0) 
 
 
 def apart(one: Tensor, other: Tensor, precision: torch.dtype) -> float:
-    """Difference in nats between two computations of the same log-probs, to be compared with ``tolerance``.
+    """Measure the difference in nats of two computations of the same log-probs, to be compared with ``tolerance``.
 
     The maximum over tokens; in low precision the mean, because rounding alone can move an unlikely token by half a nat,
     while a wrong computation moves all tokens.
@@ -81,13 +81,13 @@ def apart(one: Tensor, other: Tensor, precision: torch.dtype) -> float:
 
 
 def tolerance(precision: torch.dtype) -> float:
-    """Largest value of ``apart`` that is accepted."""
+    """Return the largest value of ``apart`` that is accepted."""
     return _LOGPROB.get(precision, _MEAN_LOGPROB)
 
 
 @contextmanager
 def explained(what: str, cure: str) -> Iterator[None]:
-    """Turns an error in a model's own code into a ``ConfigError``."""
+    """Turn an error in a model's own code into a ``ConfigError``."""
     try:
         yield
     except (ConfigError, torch.OutOfMemoryError, MemoryError):
@@ -99,7 +99,7 @@ def explained(what: str, cure: str) -> Iterator[None]:
 def check_layout(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int = 2**14
 ) -> None:
-    """Compares log-probs of the longest and the shortest sequence, scored together, with ``plain_logprobs``.
+    """Compare log-probs of the longest and the shortest sequence, scored together, with ``plain_logprobs``.
 
     Raises ``ConfigError`` if they differ too much or the model cannot be scored. Sampling filters (top_p, top_k) are
     left out: between two nearly equal probabilities, rounding decides which one is kept.

@@ -12,7 +12,7 @@ from llm_as_judge.policy.weights import let_others_read
 
 
 def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
-    """Writes the PEFT adapter, in the base model's precision, and the tokenizer.
+    """Write the PEFT adapter, in the base model's precision, and the tokenizer.
 
     ``base_model`` is the base model's name in the configuration. Target modules given as a regular expression are
     listed by name, because vLLM reads lists only.
@@ -30,7 +30,7 @@ def write_adapter(policy: Policy, directory: Path, base_model: str) -> None:
 
 
 def write_merged(policy: Policy, directory: Path) -> None:
-    """Writes base model and adapter merged, in the base model's precision; ``policy`` is unusable afterwards."""
+    """Write base model and adapter merged, in the base model's precision; ``policy`` is unusable afterwards."""
     embedding = policy.base.get_input_embeddings().weight
     for name, layer in policy.base.named_modules():
         if isinstance(layer, LoraLayer) and layer.get_base_layer().weight is embedding:

@@ -10,7 +10,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPast
 
 
 def own_precision(base: Any) -> AbstractContextManager[Any]:
-    """Runs adapter layers in the precision of the base model; no effect if that is float32 or wider.
+    """Run adapter layers in the precision of the base model; no effect if that is float32 or wider.
 
     Adapters are trained in float32 on a base of lower precision. Computing their products in float32 would be slow, so
     the adapter is rounded for the forward pass, as an engine that serves it does.
@@ -28,7 +28,7 @@ class _Hidden(BaseModelOutputWithPast):
 
 
 def logits_of(base: Any, hidden: Tensor) -> Tensor:
-    """Logits [N, V] of the decoder's last hidden states [N, H], for one thread at a time.
+    """Compute logits [N, V] of the decoder's last hidden states [N, H], for one thread at a time.
 
     Between decoder and logits a model may scale (Granite, Cohere), cap (Gemma) or project. So the model's own forward
     pass runs, with its decoder returning ``hidden``. Raises ``ValueError`` for a model without a separate decoder.
@@ -51,13 +51,13 @@ def logits_of(base: Any, hidden: Tensor) -> Tensor:
 
 
 def next_logits(base: Any, store: Any, ids: Tensor, positions: Tensor) -> Tensor:
-    """Logits [R, V] after one more token in each row of a cache; ``ids`` and ``positions`` [R] are the tokens'."""
+    """Compute logits [R, V] after one more token in each row of a cache, of ``ids`` and ``positions`` [R]."""
     step = {"input_ids": ids[:, None], "position_ids": positions[:, None], "use_cache": False, "store": store}
     return logits_of(base, base.get_decoder()(**step).last_hidden_state[:, 0])
 
 
 def replayable(step: Callable[[], Tensor], device: torch.device) -> Callable[[], Tensor]:
-    """``step``, on a CUDA device captured as a graph: a call repeats its hundreds of small kernels, on the same memory,
+    """Capture ``step`` as a graph on a CUDA device: a call repeats its hundreds of small kernels, on the same memory,
     for one launch. Started one by one from Python they take many times as long as they compute.
 
     ``step`` may read and write only tensors that outlive the result, must do the same when it is repeated at once, and

@@ -36,14 +36,14 @@ class LocalEngine:
         refuse(policy.base.config)
 
     def sync(self, policy: object, version: int) -> None:
-        """Records the version; the weights are the trainer's own."""
+        """Record the version; the weights are the trainer's own."""
         self.version = version
 
     def generate(
         self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
         seed: int = 0, on_completion: OnCompletion | None = None,
     ) -> list[list[Completion]]:  # fmt: skip
-        """``n`` completions of every prompt, in order. Temperature 0 is greedy, with log-probs at temperature 1.
+        """Sample ``n`` completions of every prompt, in order. Temperature 0 is greedy, with log-probs at temperature 1.
 
         ``on_completion`` is called with the indices of prompt and completion when a sequence ends. The same seed and
         weights give the same tokens (up to rounding differences between batch shapes).
@@ -72,7 +72,7 @@ class LocalEngine:
     def _decode(
         self, base: Any, prompts: list[list[int]], n: int, sampling: Sampling, noise: torch.Generator, most: int
     ) -> Iterator[tuple[int, list[int], list[float]]]:
-        """Yields index, token ids and log-probs of each of the ``len(prompts) * n`` sequences when it ends."""
+        """Yield index, token ids and log-probs of each of the ``len(prompts) * n`` sequences when it ends."""
         count, length = len(prompts) * n, 0
         ids, logprobs = torch.zeros(count, most, dtype=torch.long), torch.zeros(count, most)
         running = torch.ones(count, dtype=torch.bool)
@@ -117,7 +117,7 @@ class LocalEngine:
 
 
 def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """A token [R] and its log-prob [R] for each row of ``logits`` [R, V]; greedy at temperature 0."""
+    """Draw a token [R] and its log-prob [R] for each row of ``logits`` [R, V]; greedy at temperature 0."""
     if sampling.temperature <= 0:
         token = logits.argmax(-1)
         return token, sampling_logprobs(logits).of(token)
@@ -127,7 +127,7 @@ def draw(logits: Tensor, sampling: Sampling, uniform: Tensor) -> tuple[Tensor, T
 
 
 def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
-    """One index per row of ``logprobs`` [N, K] by inversion of the cumulative distribution at ``uniform`` [N].
+    """Sample one index per row of ``logprobs`` [N, K] by inversion of the cumulative distribution at ``uniform`` [N].
 
     An index of probability 0 is never drawn: the end of its interval is not above the end of the one before.
     """
@@ -138,7 +138,7 @@ def sample(logprobs: Tensor, uniform: Tensor) -> Tensor:
 
 
 def repack(live: Tensor) -> tuple[Tensor, Tensor] | None:
-    """A smaller grid for the live rows of ``live`` [P, G], or None if it would not be much smaller.
+    """Build a smaller grid for the live rows of ``live`` [P, G], or None if it would not be much smaller.
 
     Returns the flat indices [P', G'] of the rows to keep, and a mask of the real ones; the others are copies of a live
     row that fill the grid.
@@ -154,6 +154,6 @@ def repack(live: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def refuse(config: Any, longest: int = 0) -> None:
-    """Raises ``ConfigError`` for models whose attention this engine does not support."""
+    """Raise ``ConfigError`` for models whose attention this engine does not support."""
     if reason := why_not_attention(config.get_text_config(), longest):
         raise ConfigError(f"generation.engine=local: {reason}; set generation.engine=vllm")

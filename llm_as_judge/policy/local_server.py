@@ -40,11 +40,11 @@ class LocalServer:
         self._rounds: asyncio.Task[None] | None = None
 
     def move(self, server: Server, model: str) -> None:
-        """Sends all requests to ``server``, which knows the model as ``model``."""
+        """Send all requests to ``server``, which knows the model as ``model``."""
         self._moved, self.places = (server, model), server.places
 
     async def aclose(self) -> None:
-        """Stops after the current round; requests under way are cancelled."""
+        """Stop after the current round; requests under way are cancelled."""
         if self._rounds is not None:
             self._rounds.cancel()
             await asyncio.gather(self._rounds, return_exceptions=True)
@@ -59,7 +59,7 @@ class LocalServer:
             await self._moved[0].aclose()
 
     async def ask(self, path: str, body: Mapping[str, Any] | None, parse: Callable[[str], T], who: str = "") -> T:
-        """The reply to a chat request, in the form of the OpenAI protocol, as read by ``parse``.
+        """Answer a chat request in the form of the OpenAI protocol, as read by ``parse``.
 
         Raises ``RequestRefused`` for features it lacks, ``PromptRefused``, and ``ProviderError`` after ``timeout_s`` of
         decoding, for a failure of the device, and if the weights cannot be loaded.
@@ -98,7 +98,7 @@ class LocalServer:
         return parse(json.dumps({"choices": [choice], "usage": usage}))
 
     async def open(self) -> Answerer:
-        """The loaded model. Raises ``ConfigError`` if it cannot be used."""
+        """Load the model. Raises ``ConfigError`` if it cannot be used."""
         async with self._opening:
             if self._answerer is None:
                 self._answerer = await on_device(self._load)
@@ -112,7 +112,7 @@ class LocalServer:
         return await future
 
     async def _run(self) -> None:
-        """Rounds until no request is left."""
+        """Run rounds until no request is left."""
         answerer = await self.open()
         loop = asyncio.get_running_loop()
 
@@ -150,7 +150,7 @@ def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
 
 
 def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:
-    """Token ids of a chat."""
+    """Return token ids of a chat."""
     tokenizer = answerer.model.tokenizer
     # A tokenizer cannot read lone surrogates, which a model's text may have.
     messages = [{**one, "content": one["content"].encode("utf-8", "replace").decode()} for one in messages]

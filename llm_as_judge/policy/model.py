@@ -59,7 +59,7 @@ class Policy(Encoder):
     """``base`` is the causal LM with adapter layers inside, ``model`` the PEFT wrapper around it."""
 
     def __init__(self, base: Any, tokenizer: Any, config: ModelConfig, *, seed: int = 0) -> None:
-        """``seed`` determines the adapter's initial weights."""
+        """Add an adapter, whose initial weights ``seed`` determines."""
         self.config, self.tokenizer, self.name = config, tokenizer, config.model_name
         device = resolve_device(config.device)
         self.quantization = quantization_of(base)
@@ -98,7 +98,7 @@ class Policy(Encoder):
 
     @classmethod
     def load(cls, path: str, config: ModelConfig, *, seed: int = 0, adapter: Path | None = None) -> "Policy":
-        """Model and tokenizer from a directory, a GGUF file or the Hugging Face hub, with the weights of ``adapter``.
+        """Load model and tokenizer from a directory, a GGUF file or the hub, with the weights of ``adapter``.
 
         Training starts from ``config.adapter``, which is also the reference of the KL term. Raises ``ConfigError`` if
         the model cannot be loaded or the adapter belongs to another model.
@@ -138,7 +138,7 @@ class Policy(Encoder):
 
     @contextmanager
     def holding(self, weights: Sequence[Tensor]) -> Iterator[None]:
-        """Gives the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
+        """Give the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
         parameters = self.trainable_parameters()
         own = [parameter.data for parameter in parameters]
         try:
@@ -152,7 +152,7 @@ class Policy(Encoder):
     def micro_batches(
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
     ) -> Iterator[MicroBatch]:
-        """Scores as of ``scoring.micro_batches``. Raises ``ConfigError`` if the model does not allow ``layout``."""
+        """Yield scores as ``scoring.micro_batches``. Raises ``ConfigError`` if the model does not allow ``layout``."""
         self._refuse(layout, completions)
         return scoring.micro_batches(self.base, completions, sampling, layout, budget)
 
@@ -160,7 +160,7 @@ class Policy(Encoder):
         self, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int, *,
         reference: bool = False,
     ) -> list[Tensor]:  # fmt: skip
-        """Log-probs [T] of every completion under the current weights or the KL reference, without gradient."""
+        """Compute log-probs [T] of every completion under the current weights or the KL reference, without gradient."""
         logprobs: dict[int, Tensor] = {}
         with torch.no_grad(), self._reference() if reference else nullcontext():
             for members, scores in self.micro_batches(completions, sampling, layout, budget):
@@ -169,12 +169,12 @@ class Policy(Encoder):
         return [logprobs[i] for i in range(len(completions))]
 
     def why_no_tree(self, longest: int = 0) -> str:
-        """Reason why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty if they can."""
+        """Say why prefixes cannot be shared in sequences of up to ``longest`` tokens; empty if they can."""
         return why_not(self.base.config.get_text_config(), self.config.lora_dropout, longest)
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors [N, hidden]: mean hidden states of the last layer, over a text's last ``_EMBEDDED`` tokens.
+        """Embed texts as unit vectors [N, hidden]: mean last hidden states over a text's last ``_EMBEDDED`` tokens.
 
         By the frozen base model, so that they stay comparable throughout training. Texts are forwarded one at a time:
         in a batch, padding changes the last bits, and a resumed run would form other batches.
@@ -197,7 +197,7 @@ class Policy(Encoder):
 
     @contextmanager
     def generation_weights(self) -> Iterator[Any]:
-        """Puts the base model in evaluation mode for the block, then restores everything bit for bit.
+        """Put the base model in evaluation mode for the block, then restore everything bit for bit.
 
         On a CPU the frozen weights of larger models are used in a layout for decoding (``policy.packed``). Otherwise,
         in float32, the adapter is merged into copies of the weights, which saves small models a third of the time. In
@@ -225,7 +225,7 @@ class Policy(Encoder):
             self.model.train(was_training)
 
     def keep_as_reference(self) -> None:
-        """Makes the current adapter the KL reference, instead of the bare base model."""
+        """Make the current adapter the KL reference, instead of the bare base model."""
         own = get_peft_model_state_dict(self.model, save_embedding_layers=False)
         kept = {name: value.detach().clone() for name, value in own.items()}
         with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -236,7 +236,7 @@ class Policy(Encoder):
                 parameter.requires_grad_(False)
 
     def save_adapter(self, directory: Path, dtype: torch.dtype | None = None) -> None:
-        """Writes a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read; ``dtype``: default its own."""
+        """Write a PEFT adapter, which ``PeftModel.from_pretrained`` and vLLM read; ``dtype``: default its own."""
         trained = ((name, p.detach()) for name, p in self.model.named_parameters() if p.requires_grad)
         weights = {name: weight.to(dtype or weight.dtype) for name, weight in trained}
         self.model.save_pretrained(
@@ -248,7 +248,7 @@ class Policy(Encoder):
         let_others_read(directory)
 
     def load_adapter(self, directory: Path) -> None:
-        """Replaces the adapter's weights by saved ones of the same shapes.
+        """Replace the adapter's weights by saved ones of the same shapes.
 
         Raises ``DataError`` if none can be read, ``ConfigError`` if they have another scale, other shapes or belong to
         another model.
@@ -297,7 +297,7 @@ class Policy(Encoder):
 
     @contextmanager
     def _reference(self) -> Iterator[None]:
-        """Runs the block with the policy before training: the adapter it started from, or none."""
+        """Run the block with the policy before training: the adapter it started from, or none."""
         with torch.no_grad():
             if _REFERENCE not in self.model.peft_config:
                 with self.model.disable_adapter():
@@ -331,13 +331,13 @@ def lora_shape(adapter: Path) -> dict[str, Any]:
 
 
 def _model_name(path: str) -> str:
-    """Last part of a model's hub id or path, also if the path is in the hub's cache."""
+    """Return the last part of a model's hub id or path, also if the path is in the hub's cache."""
     cached = re.search(r"models--([^/]+)/snapshots/", path)
     return (cached[1].rpartition("--")[2] if cached else path.rstrip("/").rpartition("/")[2]).lower()
 
 
 def silence(base: Any) -> None:
-    """Switches off dropout and router noise of the frozen base model, so that scoring and sampling agree.
+    """Switch off dropout and router noise of the frozen base model, so that scoring and sampling agree.
 
     The adapter has its own dropout, ``model.lora_dropout``.
     """

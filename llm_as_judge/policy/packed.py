@@ -43,7 +43,7 @@ class PackedLinears:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Computes all frozen linear layers from their packed weights, without gradient."""
+        """Compute all frozen linear layers from their packed weights, without gradient."""
         if self.wanted and not self._forward:
             self._forward = {linear: _packed(linear) for linear in self._linears}
         for linear, forward in self._forward.items():

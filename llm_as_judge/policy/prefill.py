@@ -43,12 +43,12 @@ class Store:
         return (self.prompt_lengths + self.at)[:, None].expand(-1, self.group).flatten()
 
     def advance(self) -> None:
-        """Ends a step."""
+        """End a step."""
         self.length += 1
         self.at += 1
 
     def reserve(self) -> bool:
-        """Makes room for one more own token by doubling a full capacity; whether that was needed."""
+        """Make room for one more own token by doubling a full capacity; returns whether that was needed."""
         capacity = self.layers[0].own[0].shape[2]
         if self.length < capacity:
             return False
@@ -57,7 +57,7 @@ class Store:
         return True
 
     def select(self, keep: Tensor) -> None:
-        """Keeps the grid rows with flat indices ``keep`` [P', G']; each row of ``keep`` belongs to one prompt."""
+        """Keep the grid rows with flat indices ``keep`` [P', G']; each row of ``keep`` belongs to one prompt."""
         device = self.prompt_lengths.device
         prompts = (keep[:, 0] // self.group).to(device)
         flat = keep.flatten().to(device)
@@ -69,7 +69,7 @@ class Store:
             layer.own = (layer.own[0][flat], layer.own[1][flat])
 
     def attend(self, index: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Attention of ``query`` [N, H, 1, D] to common, prompt's and own keys, with ``key`` added, in one softmax."""
+        """Attend from ``query`` [N, H, 1, D] to common, prompt's and own keys, with ``key`` added, in one softmax."""
         layer = self.layers[index]
         layer.own[0].index_copy_(2, self.at, key)
         layer.own[1].index_copy_(2, self.at, value)
@@ -94,7 +94,7 @@ class Store:
 
 
 def forwarded(base: Any, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, list[KeyValue], list[list[int]]]:
-    """Forwards prompts as one row, every unique prefix once.
+    """Forward prompts as one row, every unique prefix once.
 
     Returns the last hidden state [P, hidden] of every prompt, the row's keys and values per layer, and the places of
     each prompt's tokens in the row.
@@ -109,7 +109,7 @@ def forwarded(base: Any, prompts: Sequence[Sequence[int]]) -> tuple[Tensor, list
 
 
 def prefill(base: Any, prompts: list[list[int]], group: int, capacity: int = 64) -> tuple[Tensor, Store]:
-    """Last hidden state [P, hidden] of every prompt, and the store to decode from.
+    """Compute the last hidden state [P, hidden] of every prompt, and the store to decode from.
 
     Prompts are forwarded in passes of about ``PREFILL_TOKENS``; each pass forwards every unique prefix once.
     """

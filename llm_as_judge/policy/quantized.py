@@ -18,7 +18,7 @@ _KEY = "quantization"
 
 
 def loading_options(kind: Quantization, device: str, dtype: Any) -> dict[str, Any]:
-    """Arguments of ``from_pretrained`` that quantize while loading. Raises ``ConfigError`` if this machine cannot."""
+    """Return options of ``from_pretrained`` that quantize at loading. Raises ``ConfigError`` if this machine cannot."""
     from transformers import BitsAndBytesConfig
 
     cure = "install it: python -m pip install 'llm-as-judge[quantized]'"
@@ -37,14 +37,14 @@ def loading_options(kind: Quantization, device: str, dtype: Any) -> dict[str, An
 
 
 def quantization_of(base: Any) -> Quantization:
-    """How the weights of ``base`` are kept."""
+    """Tell how the weights of ``base`` are kept."""
     if getattr(base, "is_loaded_in_4bit", False):
         return "nf4"
     return "int8" if getattr(base, "is_loaded_in_8bit", False) else "none"
 
 
 def fix_kernels(base: Any) -> None:
-    """Makes sampling and update compute the same on a CPU, where bitsandbytes has other kernels in evaluation mode.
+    """Make sampling and update compute the same on a CPU, where bitsandbytes has other kernels in evaluation mode.
 
     That of 4 bits has no gradient and converts the weights for good, that of 8 bits rounds the activations, too.
     """
@@ -57,13 +57,13 @@ def fix_kernels(base: Any) -> None:
 
 
 def record_quantization(adapter: Path, kind: Quantization) -> None:
-    """Notes in the header of a saved adapter what its base was."""
+    """Note in the header of a saved adapter what its base was."""
     file = adapter / _WEIGHTS
     save_file(load_file(file), file, {"format": "pt", _KEY: kind})
 
 
 def recorded_quantization(adapter: Path) -> str:
-    """How the base of a saved adapter was kept in training; ``none`` if the adapter does not say."""
+    """Tell how the base of a saved adapter was kept in training; ``none`` if the adapter does not say."""
     if not (adapter / _WEIGHTS).is_file():
         return "none"
     with safe_open(adapter / _WEIGHTS, "pt") as file:

@@ -30,7 +30,7 @@ class Support(NamedTuple):
     ids: Tensor | None  # [..., K]; None: all in order
 
     def of(self, tokens: Tensor) -> Tensor:
-        """Log-probabilities [...] of ``tokens`` [...]."""
+        """Return the log-probabilities [...] of ``tokens`` [...]."""
         if self.ids is None:
             return self.logprobs.gather(-1, tokens[..., None])[..., 0]
         found = self.ids == tokens[..., None]
@@ -38,12 +38,12 @@ class Support(NamedTuple):
         return at.masked_fill(~found.any(-1), -torch.inf)
 
     def entropy(self) -> Tensor:
-        """Entropy [...] in nats."""
+        """Compute the entropy [...] in nats."""
         return -(self.logprobs.exp() * self.logprobs).nansum(-1)  # 0 * -inf counts as 0
 
 
 def sampling_logprobs(logits: Tensor, sampling: Sampling = PLAIN, keep: Tensor | None = None) -> Support:
-    """The distribution that tokens are sampled from, given logits [..., V].
+    """Compute the distribution that tokens are sampled from, given logits [..., V].
 
     Temperature first, then top-k, then top-p over what top-k left, renormalised: the order of Hugging Face and vLLM.
     Top-k leaves exactly k tokens; of several with the same logit as the last, they would leave all.

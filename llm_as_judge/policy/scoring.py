@@ -42,7 +42,7 @@ MicroBatch = tuple[tuple[int, ...], TokenScores]
 
 
 def score(base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout) -> TokenScores:
-    """Scores of all ``completions`` in one forward pass. Raises ``ValueError`` if there is none, or an empty one."""
+    """Score all ``completions`` in one forward pass. Raises ``ValueError`` if there is none, or an empty one."""
     _check(completions)
     if layout == "padded":
         targets = torch.tensor([t for c in completions for t in c.token_ids])
@@ -56,7 +56,7 @@ def score(base: Any, completions: Sequence[Completion], sampling: Sampling, layo
 def micro_batches(
     base: Any, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int
 ) -> Iterator[MicroBatch]:
-    """Scores in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
+    """Score in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
 
     On a CPU, the tree layout forwards all prompts that fit the budget, then ``CPU_ROW_TOKENS`` tokens at a time. With
     gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get their
@@ -78,7 +78,7 @@ def micro_batches(
 
 
 def cheaper_layout(completions: Sequence[Completion]) -> Layout:
-    """``tree`` if it forwards clearly fewer tokens than padded rows."""
+    """Choose ``tree`` if it forwards clearly fewer tokens than padded rows."""
     sequences = _sequences(completions)
     unique = prefix_tree.plan(*sequences).unique_tokens
     return "tree" if unique <= WORTH_SHARING * prefix_tree.padded_tokens(*sequences) else "padded"
@@ -103,7 +103,7 @@ def _staged(base: Any, stage: Stage, completions: Sequence[Completion], sampling
 
 
 def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
-    """Hidden states [M, hidden] that predict the completion tokens, one sequence after the other."""
+    """Compute hidden states [M, hidden] that predict the completion tokens, one sequence after the other."""
     sequences = [[*c.prompt_ids, *c.token_ids[:-1]] for c in completions]
     ids = torch.zeros(len(sequences), max(map(len, sequences)), dtype=torch.long)
     where = torch.zeros_like(ids, dtype=torch.bool)
@@ -120,7 +120,7 @@ def _padded_hidden(base: Any, completions: Sequence[Completion]) -> Tensor:
 def _scores(
     base: Any, hidden: Tensor, targets: Tensor, edge: Tensor, completions: Sequence[Completion], sampling: Sampling
 ) -> TokenScores:
-    """Scores of completion tokens from the hidden states [E, hidden] of the edges (hidden state, target)."""
+    """Score completion tokens from the hidden states [E, hidden] of the edges (hidden state, target)."""
     device = hidden.device
     logprobs, entropy = _head(base, hidden, targets.to(device), sampling)
     lengths = [len(c.token_ids) for c in completions]
@@ -136,7 +136,7 @@ def _scores(
 
 
 def _head(base: Any, hidden: Tensor, targets: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
-    """Log-probs and entropies [E]; logits are computed in chunks."""
+    """Compute log-probs and entropies [E]; logits are computed in chunks."""
 
     def chunk_scores(states: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
         support = sampling_logprobs(logits_of(base, states), sampling, keep=ids)

@@ -21,7 +21,7 @@ _SWITCHING_ROPES = frozenset(("dynamic", "longrope"))
 
 
 def why_not_positions(config: Any, longest: int) -> str:
-    """Reason why the position of a token is not encoded independently of the sequence's length."""
+    """Say why the position of a token is not encoded independently of the sequence's length."""
     parameters = getattr(config, "rope_parameters", None) or {}
     by_layer_type = [p for p in parameters.values() if isinstance(p, dict)]
     for rope in by_layer_type or [parameters]:
@@ -40,7 +40,7 @@ def why_not_positions(config: Any, longest: int) -> str:
 
 
 def why_not_attention(config: Any, longest: int) -> str:
-    """Reason why the model does not compute plain full attention. A window wider than the sequences has no effect."""
+    """Say why the model does not compute plain full attention. A window wider than the sequences has no effect."""
     name, layers = config.model_type, getattr(config, "layer_types", None)
     if name not in TESTED:
         return f"{name} is not one of the model types whose attention is computed here: {', '.join(sorted(TESTED))}"
@@ -51,7 +51,7 @@ def why_not_attention(config: Any, longest: int) -> str:
 
 
 def why_not(config: Any, lora_dropout: float = 0.0, longest: int = 0) -> str:
-    """Reason why prefixes cannot be shared in training."""
+    """Say why prefixes cannot be shared in training."""
     if lora_dropout:
         return f"model.lora_dropout={lora_dropout} draws new noise for every sequence, so prefixes cannot be shared"
     if getattr(config, "output_router_logits", False):

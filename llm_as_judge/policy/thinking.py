@@ -24,7 +24,7 @@ class ThinkingEngine:
     """Samples by ``engine`` up to ``limit`` tokens of thoughts, then up to ``max_new_tokens`` of the reply."""
 
     def __init__(self, engine: Any, tokenizer: Any, limit: int) -> None:
-        """Raises ``ConfigError`` if the chat template knows no thoughts."""
+        """Raise ``ConfigError`` if the chat template knows no thoughts."""
         if not thinks(tokenizer):
             raise ConfigError("generation.thinking: the policy's chat template knows no thinking; set it to false")
         self.engine, self.limit, self._tokenizer = engine, limit, tokenizer
@@ -37,7 +37,7 @@ class ThinkingEngine:
         self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
         seed: int = 0, on_completion: OnCompletion | None = None,
     ) -> list[list[Completion]]:  # fmt: skip
-        """As ``LocalEngine.generate``; a reply that goes on after the limit is sampled in a second pass."""
+        """Sample as ``LocalEngine.generate``; a reply that goes on after the limit is sampled in a second pass."""
         groups: list[list[Completion]] = self.engine.generate(
             prompts, n, sampling=sampling, max_new_tokens=self.limit, seed=seed
         )

@@ -37,11 +37,12 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, ProviderError, refusing, without_key
 from llm_as_judge.files import read_json, write_json
-from llm_as_judge.llm.client import Usage, derived_seed
+from llm_as_judge.llm.client import Usage
 from llm_as_judge.policy.chat import Encoder, completion_of
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.shareable import why_not_positions
 from llm_as_judge.policy.weights import end_ids, load_tokenizer
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Completion, OnCompletion
 
 S = TypeVar("S")
@@ -99,13 +100,13 @@ class TinkerPolicy(Encoder):
         return end_ids(self._generation, self.tokenizer)
 
     def usage(self) -> Mapping[str, Usage]:
-        """Tokens that were read (trained ones included) and sampled, and their cost by the configured prices."""
+        """Count tokens that were read (trained ones included) and sampled, and their cost by the configured prices."""
         read, written, trained = (self._used[kind] for kind in ("read", "written", "trained"))
         cost = self.config.cost(read, written, trained)
         return {"policy": Usage(self._used["requests"], read + trained, written, cost)}
 
     def sync(self, policy: object, version: int) -> None:
-        """Gives the sampler the current weights, if they are trained."""
+        """Give the sampler the current weights, if they are trained."""
         if self._training is not None and self._synced != version:
             self._sampler = self._ask(self._training.save_weights_and_get_sampling_client)
             self._synced = self.version = version
@@ -114,7 +115,7 @@ class TinkerPolicy(Encoder):
         self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
         seed: int = 0, on_completion: OnCompletion | None = None,
     ) -> list[list[Completion]]:  # fmt: skip
-        """``n`` completions of every prompt, in order; ``on_completion`` is called when all of a prompt are complete.
+        """Sample ``n`` completions of every prompt, in order; ``on_completion`` is called when a prompt's are complete.
 
         Log-probs are those of the plain distribution, also at other temperatures.
         """
@@ -146,13 +147,13 @@ class TinkerPolicy(Encoder):
         return groups
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
-        """Log-probs [T] of the completions' tokens by the weights that are trained."""
+        """Compute log-probs [T] of the completions' tokens by the weights that are trained."""
         data = [self._datum(c, weights=c.sampled) for c in completions]
         found = self._ask(lambda: self._training.forward(data, "cross_entropy").result()).loss_fn_outputs
         return [self._scored(c, out["logprobs"].tolist()) for c, out in zip(completions, found, strict=True)]
 
     def reference(self, completions: Sequence[Completion]) -> list[Tensor]:
-        """Log-probs [T] by the model that the training started from."""
+        """Compute log-probs [T] by the model that the training started from."""
 
         def one(completion: Completion) -> list[float]:
             ids = self._types.ModelInput.from_ints([*completion.prompt_ids, *completion.token_ids])
@@ -164,8 +165,8 @@ class TinkerPolicy(Encoder):
         self, completions: Sequence[Completion], current: Sequence[Tensor], advantages: Tensor,
         learning_rate: float, clip: float, weight_decay: float = 0.0,
     ) -> float | None:  # fmt: skip
-        """An optimiser step along the gradient of the sum of ``advantages`` [B, T] x log-prob; returns the gradient's
-        norm if the server reports it.
+        """Take an optimiser step along the gradient of the sum of ``advantages`` [B, T] x log-prob; returns the
+        gradient's norm if the server reports it.
 
         ``current`` are the log-probs of the weights as they are, so that the server's ratio is 1. Not asked again if it
         fails: what the server has done is not known then.
@@ -192,7 +193,7 @@ class TinkerPolicy(Encoder):
         return next((float(value) for name, value in metrics.items() if "grad_norm" in name), None)
 
     def share(self) -> None:
-        """Begins the training, unless ``load`` has, and checks what the server makes of it."""
+        """Begin the training, unless ``load`` has, and check what the server makes of it."""
         if self._training and self._training is self._checked:
             return
         new = self._training is None and not self._model.adapter
@@ -216,7 +217,7 @@ class TinkerPolicy(Encoder):
         self._checked = self._training
 
     def save(self, folder: Path) -> None:
-        """Writes ``STATE`` and, where the server lets it be downloaded, the adapter."""
+        """Write ``STATE`` and, where the server lets it be downloaded, the adapter."""
         name = f"step-{self.steps}-{secrets.token_hex(3)}"
         state, sampler = self._ask(lambda: self._training.save_state(name).result().path), self._saved_sampler()
         about = {"state": state, "sampler": sampler, "base_model": self.name, "reduction": self._reduction}
@@ -232,13 +233,13 @@ class TinkerPolicy(Encoder):
         return self._ask(lambda: make(self.name, rank=rank, seed=seed, train_unembed=False))
 
     def _saved_sampler(self) -> str:
-        """The server's path of the current weights for sampling, saved under a new name."""
+        """Save the current weights for sampling under a new name; returns the server's path."""
         name = f"sampler-{self.steps}-{secrets.token_hex(3)}"
         return str(self._ask(lambda: self._training.save_weights_for_sampler(name).result().path))
 
     def _measure(self) -> None:
-        """Finds out how the server reduces losses, and whether it clips gradients, on an adapter of its own."""
-        self._reduction = self.config.loss_reduction or "sum"
+        """Find out how the server reduces losses, and whether it clips gradients, on an adapter of its own."""
+        self._reduction = "sum"
         probe, row, up = copy.copy(self), Completion("", (1, 2, 3), (4, 5, 6), (), "stop"), torch.ones(1, 3)
         probe._training = self._new(1, 0)
         before = probe.logprobs([row])
@@ -246,15 +247,14 @@ class TinkerPolicy(Encoder):
         now = probe.logprobs([row])
         if float((now[0] - before[0]).abs().max()) > 1e-3:
             self._say(f"{self._url} ignores training.max_grad_norm: gradients are not clipped")
-        if self.config.loss_reduction is None:
-            one, two = (probe.step([row] * k, now * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2))
-            if one is None or two is None:
-                self._say("the server reports no gradient norm: engine.loss_reduction is taken to be sum")
-            elif two < 1.5 * one:
-                self._reduction = "mean"
+        one, two = (probe.step([row] * k, now * k, up.expand(k, 3), learning_rate=0.0, clip=0.0) for k in (1, 2))
+        if one is None or two is None:
+            self._say("the server reports no gradient norm: its loss is taken to be a sum over rows")
+        elif two < 1.5 * one:
+            self._reduction = "mean"
 
     def _adapter(self, folder: Path, sampler: str) -> dict[str, Any]:
-        """Downloads the adapter of ``sampler`` for PEFT into ``folder``; returns its configuration, {} without one."""
+        """Download the adapter of ``sampler`` for PEFT into ``folder``; returns its configuration, {} without one."""
         run, _, name = sampler.removeprefix("tinker://").partition("/")
         address = f"{self._url}/api/v1/training_runs/{run}/checkpoints/{name.rpartition('/')[2]}/archive"
         request = urllib.request.Request(address)
@@ -283,14 +283,14 @@ class TinkerPolicy(Encoder):
         return config
 
     def _datum(self, completion: Completion, **values: Sequence[float]) -> Any:
-        """A training row: position i predicts token i + 1; positions of the prompt count nothing."""
+        """Make a training row: position i predicts token i + 1; positions of the prompt count nothing."""
         whole, before = [*completion.prompt_ids, *completion.token_ids], len(completion.prompt_ids) - 1
         padded = {name: np.array([0.0] * before + list(own), np.float32) for name, own in values.items()}
         inputs: dict[str, Any] = {"target_tokens": np.array(whole[1:], np.int64), **padded}
         return self._types.Datum(self._types.ModelInput.from_ints(whole[:-1]), loss_fn_inputs=inputs)
 
     def _scored(self, completion: Completion, found: Sequence[float]) -> Tensor:
-        """Log-probs of a completion's tokens, the last of its sequence: some servers leave out those of the first."""
+        """Take log-probs of a completion's tokens, the last of its sequence: some servers omit those of the first."""
         self._used["read"] += len(completion.prompt_ids) + len(completion.token_ids)
         return torch.from_numpy(self._finite(found[-len(completion.token_ids) :], len(completion.token_ids)))
 
@@ -305,7 +305,7 @@ class TinkerPolicy(Encoder):
             return list(threads.map(ask, asked))
 
     def _ask(self, work: Callable[[], T], *, again: bool = True) -> T:
-        """Result of ``work``, in a thread of its own: the SDK waits without a limit for a server that is gone.
+        """Run ``work`` in a thread of its own: the SDK waits without a limit for a server that is gone.
 
         Once the training has begun, a server that fails too often is waited for, ``training.patience_s`` in total.
         """
@@ -352,7 +352,7 @@ def _scale(adapter: Path) -> float:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    """The server's paths in a checkpoint. Raises ``ConfigError`` if another engine wrote it."""
+    """Read the server's paths in a checkpoint. Raises ``ConfigError`` if another engine wrote it."""
     if not (found := read_json(folder / STATE)):
         raise ConfigError(
             f"{folder} has no {STATE}: a server of the Tinker API starts from its own states, not from an adapter; "

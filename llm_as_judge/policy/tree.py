@@ -90,7 +90,7 @@ class Stage:
 
 
 def plan(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> TreePlan:
-    """One row for sequences prompt + completion, none of them empty."""
+    """Plan one row for sequences prompt + completion, none of them empty."""
     row = _Row()
     # The last completion token predicts nothing: it is only a target.
     paths = row.add([[*p, *c[:-1]] for p, c in zip(prompts, completions, strict=True)])
@@ -99,20 +99,20 @@ def plan(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> TreePlan:
 
 
 def trunk(prompts: Sequence[Tokens]) -> tuple[TreePlan, list[list[int]]]:
-    """One row for prompts only, and the positions of each prompt's tokens."""
+    """Plan one row for prompts only; also returns the positions of each prompt's tokens."""
     row = _Row()
     paths = row.add(prompts)
     return row.finish(), [row.places(path) for path in paths]
 
 
 def padded_tokens(prompts: Sequence[Tokens], completions: Sequence[Tokens]) -> int:
-    """Number of tokens that one padded batch of the sequences forwards."""
+    """Count the tokens that one padded batch of the sequences forwards."""
     lengths = [len(p) + len(c) - 1 for p, c in zip(prompts, completions, strict=True)]
     return max(lengths) * len(lengths)
 
 
 def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> Iterator[tuple[int, ...]]:
-    """Consecutive indices that fit into ``budget`` tokens, padded to the longest; at most ``most`` per batch."""
+    """Yield consecutive indices that fit into ``budget`` tokens, padded to the longest; at most ``most`` per batch."""
     members: list[int] = []
     longest = 0
     for i, length in enumerate(lengths):
@@ -125,7 +125,7 @@ def padded_batches(lengths: Sequence[int], budget: int, most: int | None = None)
 
 
 def stages(prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int, row_budget: int) -> list[Stage]:
-    """Trunks of at most ``budget`` tokens and rows of at most ``row_budget``, or of a single longer sequence.
+    """Plan trunks of at most ``budget`` tokens and rows of at most ``row_budget``, or of a single longer sequence.
 
     Prompts are never cut. A trunk takes as many as fit; prompts with a long common prefix go into the same trunk. If
     hardly anything is common, one trunk for all would save no time and keep more in memory than small ones.
@@ -141,7 +141,7 @@ def stages(prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int
 
 
 def common_length(first: Tokens, *others: Tokens) -> int:
-    """Length of the beginning that all sequences share."""
+    """Return the length of the beginning that all sequences share."""
     end = len(first)
     for other in others:
         if first[:end] != other[:end]:
@@ -151,7 +151,7 @@ def common_length(first: Tokens, *others: Tokens) -> int:
 
 
 def dense_mask(layout: Layout) -> Tensor:
-    """Attention pattern as [Q, K] bool."""
+    """Build the attention pattern as [Q, K] bool."""
     queries = torch.arange(layout.queries, device=layout.first.device)[:, None]
     return (queries >= layout.first) & (queries < layout.last)
 
@@ -165,7 +165,7 @@ class _Row:
     positions: list[int] = field(default_factory=list)
 
     def add(self, sequences: Sequence[Tokens], depth: int = 0) -> list[list[int]]:
-        """Appends a tree of ``sequences``, which begin ``depth`` tokens below the root; returns each one's nodes."""
+        """Append a tree of ``sequences``, which begin ``depth`` tokens below the root; returns each one's nodes."""
         paths: list[list[int]] = [[] for _ in sequences]
 
         def grow(members: Sequence[int], at: int) -> None:
@@ -183,14 +183,14 @@ class _Row:
         return paths
 
     def places(self, path: Sequence[int]) -> list[int]:
-        """Positions in the row of the tokens on a path of nodes."""
+        """Return positions in the row of the tokens on a path of nodes."""
         return [place for n in path for place in range(self.nodes[n].start, self.nodes[n].end)]
 
     def finish(
         self, rows: Sequence[Sequence[int]] = (), completions: Sequence[Tokens] = (),
         trunk_pieces: Sequence[Piece] = (), trunk_keys: int = 0,
     ) -> TreePlan:  # fmt: skip
-        """The plan; ``rows`` are the positions that predict each token of ``completions``."""
+        """Finish the plan; ``rows`` are the positions that predict each token of ``completions``."""
         edges: dict[tuple[int, int], int] = {}
         edge = [
             edges.setdefault((row, target), len(edges))
@@ -234,7 +234,7 @@ def _stage(members: Sequence[int], prompts: Sequence[Tokens], completions: Seque
 
 
 def _micro_batch(trunk: _Row, members: Sequence[tuple[list[int], Tokens]]) -> TreePlan:
-    """Row of completions, each with the path of its prompt in ``trunk``; equal paths are neighbours."""
+    """Plan a row of completions, each with the path of its prompt in ``trunk``; equal paths are neighbours."""
     row, spans, own = _Row(), dict[int, tuple[int, int]](), list[tuple[int, list[int]]]()
     for path, group in groupby(members, key=lambda member: member[0]):
         begin, prompt = len(row.ids), trunk.places(path)
@@ -249,7 +249,7 @@ def _micro_batch(trunk: _Row, members: Sequence[tuple[list[int], Tokens]]) -> Tr
 
 
 def _branches(sequences: Sequence[Tokens], members: Sequence[int], at: int) -> Iterator[tuple[list[int], int]]:
-    """Groups of ``members`` with the same next token, and the end of what each group shares."""
+    """Yield groups of ``members`` with the same next token, and the end of what each group shares."""
     branches: dict[int, list[int]] = {}
     for i in members:
         if len(sequences[i]) > at:
@@ -263,7 +263,7 @@ def _branches(sequences: Sequence[Tokens], members: Sequence[int], at: int) -> I
 
 
 def _chunks(items: Sequence[int], added: Sequence[int], alone: Sequence[int], budget: int) -> list[list[int]]:
-    """Consecutive ``items`` of at most ``budget`` tokens together; the first of a chunk costs ``alone`` tokens."""
+    """Group consecutive ``items`` to at most ``budget`` tokens; the first of a chunk costs ``alone`` tokens."""
     chunks: list[list[int]] = []
     held = 0
     for item, more, whole in zip(items, added, alone, strict=True):

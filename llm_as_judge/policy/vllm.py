@@ -25,11 +25,12 @@ from weakref import ref
 
 from llm_as_judge.config.endpoints import EngineConfig
 from llm_as_judge.errors import ConfigError, ProviderError
-from llm_as_judge.llm.client import derived_seed, model_names, parse_json
+from llm_as_judge.llm.client import model_names, parse_json
 from llm_as_judge.llm.transport import Transport
 from llm_as_judge.policy.chat import completion_of
 from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.vllm_server import OwnServer
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Completion, OnCompletion
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class VLLMEngine:
         self.version = 0
 
     def check(self) -> list[str]:
-        """Names of the served models. Requires the base model among them, and a token with its log-prob."""
+        """Check the served models, and return their names. Requires the base model, and a token with its log-prob."""
 
         async def ask(transport: Transport) -> list[str]:
             names = await transport.ask("/models", None, model_names)
@@ -70,7 +71,7 @@ class VLLMEngine:
         return self._run(ask)
 
     def sync(self, policy: Any, version: int) -> None:
-        """Loads the adapter of a ``Policy`` under a new name and unloads the previous one.
+        """Load the adapter of a ``Policy`` under a new name and unload the previous one.
 
         ``rl.pipeline`` calls this before it samples a batch. Does nothing if ``version`` of ``policy`` is loaded.
         """
@@ -93,7 +94,7 @@ class VLLMEngine:
         self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,
         seed: int = 0, on_completion: OnCompletion | None = None,
     ) -> list[list[Completion]]:  # fmt: skip
-        """``n`` completions of every prompt, in order. Raises ``ProviderError``.
+        """Sample ``n`` completions of every prompt, in order. Raises ``ProviderError``.
 
         ``on_completion`` is called for all completions of a prompt when the last one is complete.
         """
@@ -126,7 +127,7 @@ class VLLMEngine:
         return self._run(ask_again)
 
     def _write(self, policy: Any, version: int) -> str:
-        """Writes the adapter in the base model's dtype, in which the server computes; returns the folder's name."""
+        """Write the adapter in the base model's dtype, in which the server computes; returns the folder's name."""
         if not self._adapter_dir.exists():
             self._adapter_dir.mkdir(parents=True)
             self._adapter_dir.chmod(0o755)  # for a server under another user
@@ -161,7 +162,7 @@ class VLLMEngine:
             return thread.submit(asyncio.run, run()).result()
 
     async def _adapter(self, transport: Transport, verb: Literal["load", "unload"], name: str) -> None:
-        """Loads or unloads an adapter; does nothing if that was done before."""
+        """Load or unload an adapter; do nothing if that was done before."""
         body = {"lora_name": name}
         if verb == "load":
             body["lora_path"] = str((self._adapter_dir / name).resolve())
@@ -179,7 +180,7 @@ class VLLMEngine:
         return reply
 
     def _completions(self, prompt: list[int], reply: Mapping[str, Any], count: int) -> list[Completion]:
-        """Completions whose text is decoded from the ids, not vLLM's text, so that both engines decode alike."""
+        """Make completions whose text is decoded from the ids, not vLLM's text, so that both engines decode alike."""
         choices = sorted(reply["choices"], key=lambda c: int(c["index"]))
         if len(choices) != count:
             raise ProviderError(f"{self.config.base_url} returned {len(choices)} completions instead of {count}")
@@ -190,7 +191,7 @@ class VLLMEngine:
         ]
 
     def _sampled(self, choice: Mapping[str, Any]) -> tuple[list[int], list[float]]:
-        """Token ids and log-probs of a choice, equally many."""
+        """Read token ids and log-probs of a choice, equally many."""
         ids = choice.get("token_ids")
         logprobs = (choice.get("logprobs") or {}).get("token_logprobs")
         if not ids or logprobs is None or len(ids) != len(logprobs):

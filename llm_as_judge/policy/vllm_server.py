@@ -85,7 +85,7 @@ class OwnServer:
 
 
 def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
-    """Command line of vLLM for ``model`` (a folder or hub id) as ``name``, without its port.
+    """Build the command line of vLLM for ``model`` (a folder or hub id) as ``name``, without its port.
 
     Raises ``ConfigError`` for a LoRA rank that vLLM does not support.
     """
@@ -117,7 +117,7 @@ def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
 
 
 def environment(engine: EngineConfig, device: str) -> dict[str, str]:
-    """Environment of the server: this process's, without a launcher's variables, with GPUs and API key."""
+    """Build the environment of the server: this process's, without a launcher's variables, with GPUs and API key."""
     kept = {name: value for name, value in os.environ.items() if not _LAUNCHERS.fullmatch(name)}
     number = device.partition("cuda:")[2]
     if engine.gpus:
@@ -129,7 +129,7 @@ def environment(engine: EngineConfig, device: str) -> dict[str, str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Terminates the keeper and all processes that it started, by force after some time."""
+    """Terminate the keeper and all processes that it started, by force after some time."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -142,7 +142,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def keep(command: Sequence[str]) -> int:
-    """Runs ``command`` until it ends or standard input is closed."""
+    """Run ``command`` until it ends or standard input is closed."""
 
     def watch() -> None:
         while os.read(0, 1):

@@ -24,7 +24,7 @@ _HUB_TIMEOUT_S = 10.0
 
 
 def load_model(path: str, dtype: Any, setting: str, **options: Any) -> tuple[Any, Any]:
-    """Tokenizer and causal LM; ``options`` are more arguments of ``from_pretrained``.
+    """Load tokenizer and causal LM; ``options`` are more arguments of ``from_pretrained``.
 
     Raises ``ConfigError``, which names ``setting``, if they cannot be loaded.
     """
@@ -36,8 +36,8 @@ def load_model(path: str, dtype: Any, setting: str, **options: Any) -> tuple[Any
 
 
 def load_folder(path: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:
-    """Tokenizer and causal LM; without a connection to the hub, from its cache only, as its library would retry each
-    file for minutes.
+    """Load tokenizer and causal LM; without a connection to the hub, from its cache only, as its library would retry
+    each file for minutes.
     """
     if not Path(path).exists():
         try:
@@ -51,7 +51,7 @@ def load_folder(path: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]
 
 
 def load_gguf(file: Path | str, dtype: Any, **options: Any) -> tuple[Any, Any]:
-    """Tokenizer and causal LM of a GGUF file; weights are dequantized, as an adapter needs plain linear layers.
+    """Load tokenizer and causal LM of a GGUF file; weights are dequantized, as an adapter needs plain linear layers.
 
     The converted model is kept in the user's cache, at four bytes a parameter: converting takes up to minutes, of which
     most are for the tokenizer.
@@ -95,21 +95,21 @@ def _dequantized(path: Path, dtype: Any) -> Any:
 
 
 def end_ids(generation: Any, tokenizer: Any) -> frozenset[int]:
-    """All ids that end a turn, from the tokenizer and the generation config."""
+    """Collect all ids that end a turn, from the tokenizer and the generation config."""
     configured = getattr(generation, "eos_token_id", None)
     ends = tokenizer.eos_token_id, *(configured if isinstance(configured, list) else [configured])
     return frozenset(int(i) for i in ends if i is not None)
 
 
 def let_others_read(folder: Path) -> None:
-    """Makes a folder of weights readable for other users, such as a server's; safetensors restricts new files."""
+    """Make a folder of weights readable for other users, such as a server's; safetensors restricts new files."""
     folder.chmod(0o755)
     for file in folder.iterdir():
         file.chmod(0o755 if file.is_dir() else 0o644)
 
 
 def load_tokenizer(name: str) -> Any:
-    """Tokenizer of a model folder, GGUF file or hub id, exactly as its ``tokenizer.json`` defines it.
+    """Load the tokenizer of a model folder, GGUF file or hub id, exactly as its ``tokenizer.json`` defines it.
 
     For some model types ``AutoTokenizer`` builds the type's usual splitting rules although the folder declares a plain
     ``tokenizer.json``.

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 def load_rewards(config: RewardConfig, limit: float) -> "CustomRewards | None":
-    """The functions of ``reward.functions``, if there are any. Raises ``ConfigError``."""
+    """Load the functions of ``reward.functions``, if there are any. Raises ``ConfigError``."""
     columns, timeout_s = _columns(()), config.function_timeout_s
     functions = {
         name: (OwnFunction("reward.functions", name, columns, timeout_s), weight)
@@ -42,7 +42,7 @@ class CustomRewards:
     limit: float
 
     async def add(self, rollouts: Sequence[Rollout]) -> list[Rollout]:
-        """``rollouts`` with each function's value as a term and the weighted sum in the total.
+        """Add each function's value as a term to ``rollouts``, and the weighted sum to the total.
 
         Unscored rollouts stay unscored. Raises ``ConfigError`` for a function that returns anything but a number or
         None for each workflow.
@@ -53,7 +53,7 @@ class CustomRewards:
         return [one if one.reward.total is None else self._changed(one, next(values)) for one in rollouts]
 
     async def try_out(self, rollout: Rollout) -> None:
-        """Raises ``ConfigError`` before a run for a function that cannot be used."""
+        """Raise ``ConfigError`` before a run for a function that cannot be used."""
         for function, _ in self.functions.values():
             await function.try_out(_columns([rollout, rollout]))
 
@@ -72,7 +72,7 @@ class CustomRewards:
 
 
 def _columns(rollouts: Sequence[Rollout]) -> dict[str, list[Any]]:
-    """All arguments."""
+    """Build all arguments."""
     return {
         **question_columns([r.problem for r in rollouts]),
         "completions": [r.completion.text for r in rollouts],

@@ -34,7 +34,7 @@ Columns = Mapping[str, Sequence[Any]]
 
 
 def question_columns(problems: Sequence[Problem]) -> dict[str, list[Any]]:
-    """The arguments that every function may ask for.
+    """Return the arguments that every function may ask for.
 
     ``ground_truth``: first reference answer, hidden tests, or None where there is neither.
     """
@@ -85,7 +85,7 @@ class OwnFunction:
         self._warned = set[str]()
 
     async def values(self, columns: Columns) -> list[float | Failed | None]:
-        """A value for each item. If the function raises, each item is asked for alone, so that one spoils no other.
+        """Compute a value for each item. If the function raises, each is asked for alone, so that one spoils no other.
 
         Raises ``ConfigError`` for a result of another length, or with anything but numbers and None.
         """
@@ -102,7 +102,7 @@ class OwnFunction:
         return [one if isinstance(one, Failed) else one[0] for one in single]
 
     async def try_out(self, columns: Columns) -> None:
-        """Raises ``ConfigError`` before a run if the function raises every time, or as ``values`` does."""
+        """Raise ``ConfigError`` before a run if the function raises every time, or as ``values`` does."""
         for _ in range(_TRIES):
             if not isinstance(found := await self._called(columns), Failed) or found.timed_out:
                 return
@@ -149,7 +149,7 @@ class OwnFunction:
 
 
 def _started(work: Callable[[], Any], timeout_s: float) -> Future[tuple[Any, BaseException | None]]:
-    """The result of ``work``, awaited if it can be, or what it raised.
+    """Start ``work``; gives its result, awaited if it can be, or what it raised.
 
     The thread is a daemon: one that never ends does not keep the process from ending.
     """

@@ -14,6 +14,7 @@ from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.types import Kind, Rollout
 
 RIGHT, WRONG = 10.0, -5.0
+_MOST_CALLS = 8
 #: Characters of the longest answer that counts as only the answer.
 _LONGEST: Mapping[Kind, int] = {"math": 100, "code": LONGEST_PARSED, "qa": 200}
 #: Words; shorter repetitions occur in any class that builds and awaits several operators.
@@ -21,33 +22,32 @@ _NGRAM = 6
 
 
 def correctness(rollout: Rollout, _: RewardConfig) -> float:
-    """10 for a right answer, -5 for a wrong one, and in proportion for a score between 0 and 1."""
+    """Return 10 for a right answer, -5 for a wrong one, and in proportion for a score between 0 and 1."""
     return WRONG + (RIGHT - WRONG) * rollout.verdict.worth
 
 
 def efficiency(rollout: Rollout, config: RewardConfig) -> float:
-    """10 for no executor tokens in any attempt, falling linearly to 0 at ``token_budget``. Tokens of a named executor
-    are weighed by their price relative to the default's.
+    """Return 10 for no executor tokens in any attempt, falling linearly to 0 at ``token_budget``. Tokens of a named
+    executor are weighed by their price relative to the default's.
 
     Wall-clock time does not count, because queueing is not the policy's fault.
     """
     return _clipped(10.0 * (1.0 - rollout.weighed_tokens / config.token_budget))
 
 
-def simplicity(rollout: Rollout, config: RewardConfig) -> float:
-    """10 for at most one operator call in all attempts, falling linearly to 0 at ``operator_budget`` calls."""
-    budget, calls = config.operator_budget, len(rollout.calls)
-    return _clipped(10.0 * (budget - calls) / (budget - 1))
+def simplicity(rollout: Rollout, _: RewardConfig) -> float:
+    """Return 10 for at most one operator call in all attempts, falling linearly to 0 at ``_MOST_CALLS``."""
+    return _clipped(10.0 * (_MOST_CALLS - len(rollout.calls)) / (_MOST_CALLS - 1))
 
 
 def answer_format(rollout: Rollout, _: RewardConfig) -> float:
-    """5 for attempts without lint findings, plus 5 for an answer without other text (``is_clean``)."""
+    """Return 5 for attempts without lint findings, plus 5 for an answer without other text (``is_clean``)."""
     clean = is_clean(rollout.execution.answer, rollout.problem.question.kind)
     return 5.0 * (not any(run.findings for run in rollout.executions)) + 5.0 * clean
 
 
 def repetition(rollout: Rollout, _: RewardConfig) -> float:
-    """10 times the share of repeated operator calls or of repeated n-grams in the text, whichever is larger."""
+    """Return 10 times the share of repeated operator calls or of repeated n-grams in the text, whichever is larger."""
     calls = [(c.name, c.executor, _frozen(c.arguments)) for c in rollout.execution.calls]
     words = re.findall(r"\w+", rollout.completion.text)
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
@@ -74,7 +74,7 @@ TERMS: Mapping[str, Term] = {
 
 
 def is_clean(answer: str | None, kind: Kind) -> bool:
-    """Whether code parses as Python; whether another answer is one short line without other text."""
+    """Tell whether code parses as Python; whether another answer is one short line without other text."""
     if answer is None or not answer.strip() or len(answer.strip()) > _LONGEST[kind]:
         return False
     if kind == "code":
@@ -88,7 +88,7 @@ def _clipped(value: float) -> float:
 
 
 def _frozen(value: object) -> object:
-    """``value`` in hashable form, without copying its texts, which may be megabytes."""
+    """Freeze ``value`` in hashable form, without copying its texts, which may be megabytes."""
     if isinstance(value, Mapping):
         return frozenset((key, _frozen(part)) for key, part in value.items())
     if isinstance(value, list):

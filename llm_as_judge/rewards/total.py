@@ -42,7 +42,7 @@ class RewardFunction:
         self.slack = (distance - spent) / 2
 
     def __call__(self, rollout: Rollout) -> Reward:
-        """The terms and their total; no total if it is unknown whether the answer is right."""
+        """Compute the terms and their total; no total if it is unknown whether the answer is right."""
         finished, config = rollout.valid, self._config
         if rollout.execution.outcome == "fault" or (finished and rollout.verdict.correct is None):
             return Reward(None)

@@ -42,9 +42,7 @@ class Experience:
 
 
 class ExperienceBuffer:
-    """At most ``config.buffer_size`` experiences per domain, half of them of one shape, each with a reward of at least
-    ``config.reward_threshold``; none unless ``config.enabled``. They are stored in ``folder`` if there is one.
-    """
+    """At most ``buffer_size`` experiences per domain, half of one shape; stored in ``folder`` if there is one."""
 
     def __init__(self, config: BufferConfig, embed: Embed, folder: Path | None = None) -> None:
         self.config, self._folder = config, folder
@@ -57,7 +55,7 @@ class ExperienceBuffer:
         return sum(map(len, self._entries.values()))
 
     def entries(self, domain: Domain) -> tuple[Experience, ...]:
-        """A domain's experiences in the order in which they were added."""
+        """Return a domain's experiences in the order in which they were added."""
         return tuple(self._entries[domain])
 
     def add(self, experience: Experience) -> bool:
@@ -66,7 +64,7 @@ class ExperienceBuffer:
         A copy (same problem, same code except for layout) is kept once, with its best reward. If the places of the
         shape or of the domain are taken, the worst one there makes room for a better one.
         """
-        if not (self.config.enabled and experience.reward >= self.config.reward_threshold):  # also refuses nan
+        if not experience.reward >= self.config.reward_threshold:  # also refuses nan
             return False
         entries, same = self._entries[experience.domain], (experience.digest, words_of(experience.problem_text))
         rivals = [e for e in entries if (e.digest, words_of(e.problem_text)) == same]
@@ -85,7 +83,7 @@ class ExperienceBuffer:
         return True
 
     def update(self, groups: Sequence[Group], step: int) -> None:
-        """Adds the right rollouts of a finished step."""
+        """Add the right rollouts of a finished step."""
         for rollout in (r for group in groups for r in group.rollouts):
             question, reward, ran = rollout.problem.question, rollout.reward.total, rollout.execution
             if rollout.verdict.correct and reward is not None:
@@ -93,13 +91,13 @@ class ExperienceBuffer:
                 self.add(Experience(*what, ran.shape, ran.digest))
 
     def examples(self, question: Question) -> list[Example]:
-        """Good workflows for the most similar problems; the pipeline shows those that fit."""
+        """Find good workflows for the most similar problems; the pipeline shows those that fit."""
         experiences = self.top_k(question.statement, question.domain, problem_id=question.id)
         return [Example(e.problem_text, e.workflow) for e in experiences]
 
     def top_k(self, text: str, domain: Domain, *, problem_id: str = "") -> list[Experience]:
-        """The ``config.top_k`` experiences on the problems of highest cosine similarity; of equally similar ones, the
-        better reward first.
+        """Find the ``config.top_k`` experiences on the problems of highest cosine similarity; of equally similar ones,
+        the better reward first.
 
         One per problem, and never one of the problem asked for, by id or by text.
         """
@@ -116,7 +114,7 @@ class ExperienceBuffer:
         return [e for _, e in scored[: self.config.top_k]]
 
     def _embedded(self, texts: list[str]) -> list[NDArray[np.float64]]:
-        """Unit vectors of ``texts``; those of stored problems are computed once."""
+        """Embed ``texts`` as unit vectors; those of stored problems are computed once."""
         known = dict(self._vectors)
         if missing := [text for text in dict.fromkeys(texts) if text not in known]:
             known |= zip(missing, self._embed(missing).astype(np.float64), strict=True)

@@ -49,7 +49,7 @@ class TrainingState:
 def save(
     directory: Path, optimizer: Optimizer, state: TrainingState, *, config_text: str = "", run_id: str = ""
 ) -> Path:
-    """Writes ``directory/step_N``, replacing an older one, and returns its path.
+    """Write ``directory/step_N``, replacing an older one, and return its path.
 
     Raises ``OSError`` with the path; earlier checkpoints remain.
     """
@@ -83,7 +83,7 @@ def save(
 
 
 def verify(path: Path) -> str:
-    """The id of the run that wrote ``path``. Raises ``DataError`` if it is not a checkpoint or is damaged."""
+    """Verify ``path``; returns the id of the run that wrote it. Raises ``DataError`` for a damaged checkpoint."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         version, sums, run_id = manifest["format"], dict(manifest["sha256"]), str(manifest["run"])
@@ -102,7 +102,7 @@ def verify(path: Path) -> str:
 
 
 def load(path: Path, optimizer: Optimizer) -> TrainingState:
-    """Restores weights and optimiser and returns the rest; the caller restores the random states last.
+    """Restore weights and optimiser and return the rest; the caller restores the random states last.
 
     Raises ``DataError`` if ``path`` is not a complete checkpoint of this program and this policy.
     """
@@ -117,7 +117,7 @@ def load(path: Path, optimizer: Optimizer) -> TrainingState:
 
 
 def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Path | None:
-    """The undamaged checkpoint with the highest step in ``directory``, or None; ``warn`` reports damaged ones."""
+    """Find the undamaged checkpoint with the highest step in ``directory``, or None; ``warn`` reports damaged ones."""
     for path in _newest_first(directory):
         try:
             verify(path)
@@ -129,7 +129,7 @@ def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Pat
 
 
 def prune(directory: Path, keep: int) -> list[Path]:
-    """Removes all checkpoints but the ``keep`` newest and, of the validated ones, the newest of the best."""
+    """Remove all checkpoints but the ``keep`` newest and, of the validated ones, the newest of the best."""
     newest = _newest_first(directory)
     scores = {path: score for path in newest if (score := read_json(path / VALIDATION).get("overall")) is not None}
     best = max(scores, key=lambda path: scores[path], default=None)
@@ -145,19 +145,19 @@ def _newest_first(directory: Path) -> list[Path]:
 
 
 def step_of(path: Path) -> int:
-    """Step number in a checkpoint's name; 0 for other names."""
+    """Read the step number in a checkpoint's name; 0 for other names."""
     match = _STEP.fullmatch(path.name)
     return int(match[1]) if match else 0
 
 
 def random_states() -> dict[str, Any]:
-    """States of torch's random generators; nothing else in a run draws from a global one."""
+    """Return the states of torch's random generators; nothing else in a run draws from a global one."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     return {"torch": torch.get_rng_state(), "cuda": cuda}
 
 
 def restore_random_states(states: Mapping[str, Any]) -> None:
-    """Inverse of ``random_states``; those of cuda are skipped if the number of devices differs."""
+    """Restore what ``random_states`` returned; those of cuda are skipped if the number of devices differs."""
     torch.set_rng_state(states["torch"].cpu())
     cuda = states.get("cuda", [])
     if cuda and len(cuda) == torch.cuda.device_count():

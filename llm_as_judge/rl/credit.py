@@ -44,7 +44,7 @@ class CreditedGroup:
 
 
 def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | None = None) -> list[CreditedGroup]:
-    """Rewards and advantages of a batch of groups. ``shuffle_seed`` first permutes the scored rewards."""
+    """Compute rewards and advantages of a batch of groups. ``shuffle_seed`` first permutes the scored rewards."""
     rewards = [torch.tensor(_known(group), dtype=torch.float64) for group in groups]
     if shuffle_seed is not None:
         sizes = [len(row) for row in rewards]
@@ -56,13 +56,13 @@ def credit(groups: Sequence[Group], scale: ScaleRewards, shuffle_seed: int | Non
 
 
 def _known(group: Group) -> list[float]:
-    """Rewards, NaN = unscored; all NaN if the judge abstained."""
+    """Return rewards, NaN = unscored; all NaN if the judge abstained."""
     rewards = [math.nan if r.reward.total is None else r.reward.total for r in group.rollouts]
     return [math.nan] * len(rewards) if any(r.verdict.abstained for r in group.rollouts) else rewards
 
 
 def group_advantages(rewards: Sequence[Tensor], scale: ScaleRewards = "group") -> list[Tensor]:
-    """Advantages [G] of each group's ``rewards`` [G]; NaN = unscored.
+    """Compute advantages [G] of each group's ``rewards`` [G]; NaN = unscored.
 
     ``scale`` (TRL's ``scale_rewards``) divides by the unbiased standard deviation of the group or the batch plus a
     small constant, or not at all.

@@ -53,7 +53,7 @@ class LossOutputs(NamedTuple):
 
 
 def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> LossOutputs:
-    """Clipped surrogate loss with importance weights, plus ``beta`` times an estimate of KL(policy || reference).
+    """Compute the clipped surrogate loss with importance weights, plus ``beta`` times estimated KL(policy, reference).
 
     Values of ``loss_type``:
 
@@ -113,8 +113,8 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
 
 
 def folded(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> tuple[Tensor, LossOutputs]:
-    """Advantages [B, T] of single tokens, with which the plain policy gradient, a sum of -advantage x grad log-prob, is
-    that of ``policy_loss``, and the latter's outputs.
+    """Compute advantages [B, T] of single tokens, with which the plain policy gradient, a sum of -advantage x grad
+    log-prob, is that of ``policy_loss``, and the latter's outputs.
 
     Clipping, KL term, importance weights and divisor are functions of the tokens' log-probs: a server that is sent
     these advantages takes the same step (``rl.tinker``).
@@ -126,7 +126,7 @@ def folded(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -
 
 
 def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:
-    """Weights [B, T] or [B, 1] that correct for the engine's distribution, and the number of tokens beyond the bounds.
+    """Compute weights [B, T] or [B, 1] that correct for the engine's distribution, and count tokens beyond the bounds.
 
     The weight is exp(``old`` - sampling log-prob) of the token or the sequence. Above the cap or below the minimum it
     is truncated, or the token (the sequence) is masked, as in TRL and IcePop (Ling Team 2025). No gradient.

@@ -13,7 +13,6 @@ keeps the executor busy; the weights of the step before are kept for that.
 """
 
 import asyncio
-import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -37,6 +36,7 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import Log, Timer
 from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
 from llm_as_judge.rl.update import Learner
+from llm_as_judge.seeds import stream_seed
 from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -86,14 +86,14 @@ class Batch:
     unrepaired: bool = False  # repairs that need a run are still to come
 
     def started(self, collector: Collector) -> Collector:
-        """``collector`` with all workflows, except those that it has already."""
+        """Start all workflows in ``collector``, except those that it has already."""
         for place, group in enumerate(self.completions):
             for member in range(len(group)):
                 collector.start(place, member, *self.episode(place, member))
         return collector
 
     def episode(self, place: int, member: int) -> tuple[Completion, tuple[Attempt, ...]]:
-        """The turns of an episode so far, and the attempts that failed."""
+        """Return the turns of an episode so far, and the attempts that failed."""
         return self.completions[place][member], self.attempts[place][member] if self.attempts else ()
 
 
@@ -109,7 +109,7 @@ class Pipeline:
         self._kept: Sequence[Tensor] = ()  # weights of the step before, for unrepaired batches
 
     def open(self) -> None:
-        """Starts the workflows of pending batches."""
+        """Start the workflows of pending batches."""
         self._limit = asyncio.Semaphore(self._parts.rollout.concurrency)
         for batch in self._pending:
             self._running.append(batch.started(self._collector(batch)))
@@ -119,7 +119,7 @@ class Pipeline:
             await self._running.popleft().aclose()
 
     async def next(self, step: int, end: int, timer: Timer) -> list[Group]:
-        """The batch of ``step``, executed and judged.
+        """Return the batch of ``step``, executed and judged.
 
         First samples batches with the current weights until ``training.lookahead`` further ones are pending, but none
         of step ``end`` or later.
@@ -144,7 +144,7 @@ class Pipeline:
         return groups
 
     async def more(self, step: int, count: int, refill: int, timer: Timer) -> list[Group]:
-        """``count`` additional groups for ``step``, executed and judged; ``refill`` numbers the calls of a step."""
+        """Sample ``count`` more groups for ``step``, executed and judged; ``refill`` numbers the calls of a step."""
         batch, collector = await self._sample(step, step, count, refill, timer)
         if batch.unrepaired:
             await self._repair(batch, collector, timer)
@@ -156,18 +156,18 @@ class Pipeline:
         return [msgspec.to_builtins(batch) | (kept if batch.unrepaired else {}) for batch in self._pending]
 
     def restore(self, state: Sequence[Mapping[str, Any]]) -> None:
-        """Replaces the pending batches; ``open`` starts them."""
+        """Replace the pending batches; ``open`` starts them."""
         self._kept = next((list(batch["weights"]) for batch in state if "weights" in batch), ())
         self._pending = deque(msgspec.convert(batch, Batch) for batch in state)
 
     async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
-        """A batch for ``step`` by the current weights, ``version``. Each workflow starts as soon as it is sampled."""
+        """Sample a batch for ``step`` by the weights ``version``. Each workflow starts as soon as it is sampled."""
         parts, config = self._parts, self._config
         loop = asyncio.get_running_loop()
         drawn = await on_device(timer.phase("prompt")(self._draw), step, count)
         problems = [problem for problem, _, _ in drawn]
         await on_device(timer.phase("sync")(parts.engine.sync), parts.policy, version)
-        seed, repairs = seed_of(config.seed, step, -1 - refill), parts.rollout.repairs
+        seed, repairs = stream_seed(config.seed, step, -1 - refill), parts.rollout.repairs
         batch = Batch(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
         collector = self._collector(batch)
 
@@ -191,7 +191,7 @@ class Pipeline:
         return batch, batch.started(collector)  # for engines that do not call ``on_completion``, and repairs
 
     async def _repair(self, batch: Batch, collector: Collector, timer: Timer, weights: Sequence[Tensor] = ()) -> Batch:
-        """``batch`` after all its repairs, which run in ``collector``; ``weights``: of the policy's adapter then."""
+        """Do all repairs of ``batch``, which run in ``collector``; ``weights``: of the policy's adapter then."""
         while True:
             with timer.phase("execute"):
                 failed = await collector.failed()
@@ -205,7 +205,7 @@ class Pipeline:
     async def _rewritten(
         self, batch: Batch, places: Sequence[Place], timer: Timer, weights: Sequence[Tensor] = ()
     ) -> Batch:
-        """``batch`` in which workflows at ``places`` that will not run were rewritten, as often as repairs allow."""
+        """Rewrite workflows of ``batch`` at ``places`` that will not run, as often as repairs allow."""
         rollout = self._parts.rollout
         while True:
             refused = {}
@@ -222,7 +222,7 @@ class Pipeline:
     async def _turn(
         self, batch: Batch, failed: Mapping[Place, Attempt], timer: Timer, weights: Sequence[Tensor]
     ) -> Batch:
-        """``batch`` with another turn of the episodes that ``failed``, by the adapter's ``weights``."""
+        """Add another turn to the episodes of ``batch`` that ``failed``, by the adapter's ``weights``."""
         parts, stream = self._parts, _REPAIRS * (1 + batch.turns) + batch.refill
 
         def sample() -> list[Completion]:
@@ -248,7 +248,7 @@ class Pipeline:
     ) -> list[list[Completion]]:
         return self._parts.engine.generate(
             prompts, n, sampling=self._parts.sampling, max_new_tokens=self._config.response_max_length,
-            seed=seed_of(self._config.seed, step, stream), on_completion=start,
+            seed=stream_seed(self._config.seed, step, stream), on_completion=start,
         )  # fmt: skip
 
     def _collector(self, batch: Batch) -> Collector:
@@ -257,7 +257,7 @@ class Pipeline:
         return Collector(batch.problems, parts, batch.seed, limit=self._limit, common_seeds=True, repairs=repairs)
 
     def _draw(self, step: int, count: int) -> list[tuple[Problem, list[int], str]]:
-        """Problems, each with its prompt's token ids and the prefill of its reply.
+        """Draw problems, each with its prompt's token ids and the prefill of its reply.
 
         A problem whose prompt is too long is replaced: cutting the prompt would hide parts of the problem.
         """
@@ -279,7 +279,7 @@ class Pipeline:
         )
 
     def _prompt(self, question: Question, step: int) -> tuple[Prompt, list[int]]:
-        """The prompt of ``question``, with as many of the buffer's best examples as fit, and its token ids."""
+        """Build the prompt of ``question``, with as many of the buffer's best examples as fit, and its token ids."""
         parts = self._parts
         examples = parts.buffer.examples(question)
         for shown in range(len(examples), -1, -1):
@@ -290,8 +290,3 @@ class Pipeline:
             PromptEvent(step=step, problem=question.id, question=question.statement, user=prompt.user, examples=shown)
         )
         return prompt, ids
-
-
-def seed_of(seed: int, step: int, stream: int) -> int:
-    """An independent seed for every step and purpose, so that resuming needs no generator state."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{step}/{stream}".encode()).digest()[:7], "big")

@@ -69,12 +69,12 @@ class Team:
         self._talking = distributed.new_group(backend="gloo", timeout=_TALKING)
 
     def tell(self, message: object) -> None:
-        """Sends ``message`` from rank 0 to all others."""
+        """Send ``message`` from rank 0 to all others."""
         with _peers():
             distributed.broadcast_object_list([message], src=0, group=self._waiting)
 
     def hear(self) -> Any:
-        """The next message of rank 0; None at the end of the run."""
+        """Wait for the next message of rank 0; None at the end of the run."""
         heard: list[Any] = [None]
         with _peers():
             distributed.broadcast_object_list(heard, src=0, group=self._waiting)
@@ -83,7 +83,7 @@ class Team:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A block that every rank executes. If it fails on one rank, the others raise ``RankFailed``."""
+        """Run a block that every rank executes. If it fails on one rank, the others raise ``RankFailed``."""
         try:
             yield
         except Exception as error:
@@ -100,14 +100,14 @@ class Team:
         return total
 
     def compare(self, what: str, parameters: Sequence[Tensor]) -> None:
-        """Raises ``RankFailed`` if ``parameters`` are not the same on all ranks."""
+        """Raise ``RankFailed`` if ``parameters`` are not the same on all ranks."""
         # A number that changes with the slightest difference in a weight.
         values = self._gather(float(sum(parameter.detach().double().sum() for parameter in parameters)))
         if len(set(values)) > 1:
             raise RankFailed(f"{what} differs between ranks: {values}; --resume continues from the last checkpoint")
 
     def leave(self) -> None:
-        """Ends the run on rank 0. The other ranks wait for this, so that they are not considered lost."""
+        """End the run on rank 0. The other ranks wait for this, so that they are not considered lost."""
         with suppress(RankLost):
             if self.rank == 0:
                 self.tell(None)
@@ -128,7 +128,7 @@ ALONE = Alone()
 
 @contextmanager
 def join() -> Iterator[Ranks]:
-    """The processes of this run: those that a launcher started, or only this one."""
+    """Join the processes of this run: those that a launcher started, or only this one."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return
@@ -142,7 +142,7 @@ def join() -> Iterator[Ranks]:
 
 @contextmanager
 def _peers() -> Iterator[None]:
-    """Turns the libraries' errors about a missing rank into ``RankLost``."""
+    """Turn the libraries' errors about a missing rank into ``RankLost``."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -156,7 +156,7 @@ def _peers() -> Iterator[None]:
 
 
 def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
-    """Sums gradients over ranks. Not a mean: every share is already divided by the size of the whole step."""
+    """Sum gradients over ranks. Not a mean: every share is already divided by the size of the whole step."""
     if ranks.size > 1:
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         total = ranks.add_up(torch.cat([grad.flatten() for grad in own]))  # one message instead of one per adapter
@@ -165,7 +165,7 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
 
 
 def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:
-    """Indices of the completions for each of ``size`` ranks, with about as many tokens on each.
+    """Choose the completions of each of ``size`` ranks, by index, with about as many tokens on each.
 
     Completions of one prompt stay together to share it, unless there are fewer prompts than ranks.
     """

@@ -25,7 +25,7 @@ class Timer:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Counts the time of a block, or of a function that it decorates: without that in which the latter waits."""
+        """Count the time of a block, or of a function that it decorates: without that in which the latter waits."""
         start = time.perf_counter()
         try:
             yield
@@ -34,7 +34,7 @@ class Timer:
 
 
 def device_seconds(phases: Mapping[str, float]) -> float:
-    """Seconds of work on the device, of a step's seconds by phase: only ``execute`` waits for workflows."""
+    """Sum the seconds of work on the device, of a step's seconds by phase: only ``execute`` waits for workflows."""
     return sum(seconds for name, seconds in phases.items() if name != "execute")
 
 
@@ -46,7 +46,7 @@ class Meter:
         self._before = load() if load else Load()
 
     def read(self) -> dict[str, float]:
-        """Fields of ``StepReport``."""
+        """Read the fields of ``StepReport``."""
         seconds = time.perf_counter() - self._start
         use = {"device_busy": device_seconds(self._timer.seconds) / seconds}
         if self._load is not None:
@@ -60,7 +60,7 @@ class Meter:
 def step_report(
     step: int, credited: Sequence[CreditedGroup], update: UpdateReport, *, version: int = 0, **measured: Any
 ) -> StepReport:
-    """Metrics of a finished step; ``credited`` are all groups that were drawn, ``measured`` are additional fields."""
+    """Report a finished step; ``credited`` are all groups that were drawn, ``measured`` are additional fields."""
     rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     rewards = [r.reward.total or 0.0 for r in scored]

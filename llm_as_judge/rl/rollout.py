@@ -18,9 +18,9 @@ from llm_as_judge.answers.code import first_block
 from llm_as_judge.errors import ConfigError, InfrastructureError
 from llm_as_judge.judging.grading import Ranking
 from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
-from llm_as_judge.llm.client import derived_seed
 from llm_as_judge.policy.chat import Encoder, joined
 from llm_as_judge.rewards.custom import CustomRewards
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import (
     Attempt,
     Completion,
@@ -95,7 +95,7 @@ _THINKING = re.compile(r"\A\s*<think>.*?</think>", re.DOTALL)
 def next_turns(
     policy: Encoder, generate: Generate, completions: Sequence[Completion], told: Sequence[str]
 ) -> list[Completion]:
-    """Each of ``completions`` with one more turn: the policy reads its text of ``told``, and ``generate`` samples.
+    """Add a turn to each of ``completions``: the policy reads its text of ``told``, and ``generate`` samples.
 
     The prompt of a turn is the ids of the earlier ones, as sampled, and those of a user turn: nothing is decoded and
     tokenised again. An episode is one sequence, of which the policy's own tokens are trained on (``Completion.mask``).
@@ -105,7 +105,7 @@ def next_turns(
 
 
 def extract_code(text: str, prefill: str = "") -> str:
-    """The workflow in a completion: its first Python fence, or the whole text without one.
+    """Find the workflow in a completion: its first Python fence, or the whole text without one.
 
     A leading thinking block is removed. ``prefill`` is the beginning of the reply in the prompt; a fence opened there
     need not be closed. Any other unclosed fence is the policy's mistake and is kept.
@@ -122,7 +122,7 @@ async def collect(
     problems: Sequence[Problem], completions: Sequence[Sequence[Completion]], parts: RolloutParts,
     on_rollout: OnRollout = lambda place, member, rollout: None, *, seed: int = 0, again: Again | None = None,
 ) -> list[Group]:  # fmt: skip
-    """Runs, judges and rewards ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
+    """Run, judge and reward ``completions[i]`` on ``problems[i]``; groups and rollouts keep their order.
 
     ``on_rollout`` gets every rollout as soon as it is done. ``again`` samples the repairs of failed attempts, if there
     are to be any.
@@ -164,7 +164,7 @@ class Collector:
         self._limit = self.limit or asyncio.Semaphore(self.parts.concurrency)
 
     def start(self, place: int, member: int, completion: Completion, attempts: Sequence[Attempt] = ()) -> None:
-        """Runs, judges and rewards a completion of the problem at ``place``, unless it was started before.
+        """Run, judge and reward a completion of the problem at ``place``, unless it was started before.
 
         ``attempts`` are the earlier ones of its episode.
         """
@@ -172,20 +172,20 @@ class Collector:
             self.retry((place, member), completion, attempts)
 
     async def failed(self) -> dict[Place, Attempt]:
-        """When all have ended, the attempts that the policy may repair, in the order of problems and members."""
+        """Wait for all, and return the attempts that the policy may repair, in the order of problems and members."""
         return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Attempt)}
 
     def episode(self, key: Place) -> tuple[Completion, tuple[Attempt, ...]]:
-        """The turns of an episode so far, and the attempts before its last one."""
+        """Return the turns of an episode so far, and the attempts before its last one."""
         return self._episodes[key]
 
     def retry(self, key: Place, completion: Completion, attempts: Sequence[Attempt]) -> None:
-        """Runs the next attempt of an episode."""
+        """Run the next attempt of an episode."""
         self._episodes[key] = completion, tuple(attempts)
         self._run(*key)
 
     async def groups(self) -> list[Group]:
-        """All started rollouts when they are done, in the order of problems and members.
+        """Wait for all started rollouts, and return them in the order of problems and members.
 
         Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
@@ -219,7 +219,7 @@ class Collector:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _done(self) -> dict[Place, Rollout | Attempt]:
-        """How all ended; once no repair is to come, with what is done for whole groups."""
+        """Tell how all ended; once no repair is to come, with what is done for whole groups."""
         keys = sorted(self._tasks)
         try:
             ended = dict(zip(keys, await asyncio.gather(*(self._tasks[key] for key in keys)), strict=True))
@@ -268,7 +268,7 @@ def _refuse_broken_operators(executions: Sequence[Execution]) -> None:
 
 
 def doubling_waits(patience_s: float) -> Iterator[float]:
-    """Seconds between tries, doubling, ``patience_s`` in total."""
+    """Yield seconds between tries, doubling, ``patience_s`` in total."""
     waited, wait = 0.0, _FIRST_WAIT_S
     while waited < patience_s:
         wait = min(wait, patience_s - waited)
@@ -277,7 +277,7 @@ def doubling_waits(patience_s: float) -> Iterator[float]:
 
 
 def refuse(problem: Problem, completion: Completion, parts: RolloutParts) -> Attempt | None:
-    """The attempt if it will not run, because the reply was cut off or lint finds a fatal fault; else None."""
+    """Return the attempt if it will not run, because the reply was cut off or lint finds a fatal fault; else None."""
     workflow = _workflow(completion)
     if _cut_off(completion, parts):
         error = f"the reply was cut off after {completion.written} tokens; training.response_max_length sets the limit"
@@ -289,7 +289,7 @@ def refuse(problem: Problem, completion: Completion, parts: RolloutParts) -> Att
 async def run_attempt(
     problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None
 ) -> Attempt:
-    """The workflow of ``completion`` and its run."""
+    """Extract the workflow of ``completion`` and run it."""
     if _cut_off(completion, parts) and (refused := refuse(problem, completion, parts)):
         return refused
     workflow = _workflow(completion)
@@ -300,7 +300,7 @@ async def run_attempt(
 
 
 async def to_repair(attempt: Attempt, question: Question, parts: RolloutParts) -> Attempt | None:
-    """``attempt`` with what the policy is told about it; None if there is nothing to repair."""
+    """Return ``attempt`` with what the policy is told about it; None if there is nothing to repair."""
     try:
         told = await parts.runner.feedback(attempt.execution, question)
     except InfrastructureError:
@@ -311,7 +311,7 @@ async def to_repair(attempt: Attempt, question: Question, parts: RolloutParts) -
 async def conclude(
     problem: Problem, completion: Completion, parts: RolloutParts, last: Attempt, attempts: tuple[Attempt, ...] = ()
 ) -> Rollout:
-    """Judges and rewards an episode after its ``last`` attempt. A fault of executor, sandbox or judge gives the verdict
+    """Judge and reward an episode after its ``last`` attempt. A fault of executor, sandbox or judge gives the verdict
     None (unscored).
     """
     execution = last.execution
@@ -336,7 +336,7 @@ def _rewarded(rollout: Rollout, parts: RolloutParts) -> Rollout:
 
 
 async def completed(rollouts: Mapping[Place, Rollout], parts: RolloutParts) -> dict[Place, Rollout]:
-    """``rollouts`` with the verdicts that wait for their group, and with ``parts.extra``."""
+    """Complete ``rollouts`` by the verdicts that wait for their group, and by ``parts.extra``."""
     done, waiting = dict(rollouts), dict[int, list[Place]]()
     for key, rollout in rollouts.items():
         if rollout.verdict is LATER:
@@ -357,5 +357,5 @@ def _workflow(completion: Completion) -> str:
 
 
 def _cut_off(completion: Completion, parts: RolloutParts) -> bool:
-    """Whether the reply ends at the length limit, and is therefore not run."""
+    """Tell whether the reply ends at the length limit, and is therefore not run."""
     return completion.finish_reason == "length" and parts.truncated != "run"

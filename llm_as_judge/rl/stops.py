@@ -29,7 +29,7 @@ class Stops:
         self._fruitless = 0  # such steps in a row, since the start or the resume
 
     def after(self, report: StepReport, groups: Sequence[Group]) -> str:
-        """The reason to stop after a step; empty to continue."""
+        """Say why to stop after a step; empty to continue."""
         why = ""
         if not math.isnan(report.valid_rate):
             why = self._collapse(report) or self._standstill(report, groups)

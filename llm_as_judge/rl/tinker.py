@@ -25,7 +25,7 @@ class TinkerLearner:
         self.optimizer, self.unsettled = policy, False
 
     def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
-        """As ``Learner.update``; also raises ``ProviderError``."""
+        """Update as ``Learner.update``; also raises ``ProviderError``."""
         policy, config, completions = self.optimizer, batch.config, [row.completion for row in batch.rows]
         sums, loss, norm = [0.0] * 5, 0.0, None
         if not completions:

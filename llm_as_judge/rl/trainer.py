@@ -18,10 +18,11 @@ from llm_as_judge.files import write_json
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.rl import checkpoint
 from llm_as_judge.rl.credit import CreditedGroup, credit
-from llm_as_judge.rl.pipeline import Pipeline, TrainerParts, seed_of
+from llm_as_judge.rl.pipeline import Pipeline, TrainerParts
 from llm_as_judge.rl.report import Meter, Timer, log_step, step_report
 from llm_as_judge.rl.stops import Stops
 from llm_as_judge.rl.update import Batch, TrainingStopped
+from llm_as_judge.seeds import stream_seed
 from llm_as_judge.types import Group
 
 logger = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Trainer:
         self._finished = self._state()
 
     async def train(self, num_steps: int | None = None) -> StepReport | None:
-        """Runs ``num_steps`` more steps (default: up to ``max_steps``) and returns the report of the last one.
+        """Run ``num_steps`` more steps (default: up to ``max_steps``) and return the report of the last one.
 
         If interrupted (Ctrl-C, cancellation, an error), it saves the last finished step first. Raises
         ``TrainingStopped`` if the policy collapsed or cannot begin to learn, ``BudgetSpent``, and
@@ -90,7 +91,7 @@ class Trainer:
             write_json(saved / checkpoint.VALIDATION, scores)
 
     async def _step(self, end: int) -> StepReport:
-        """One step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
+        """Run one step of a run of ``end`` steps: sample, run, judge, reward, credit, update, remember, log."""
         parts, config, version, timer = self.parts, self.config, self.step, Timer()
         meter = Meter(timer, parts.load)
         # Sample; each workflow is run, judged and rewarded as soon as it is complete (``rl.rollout``).
@@ -139,11 +140,11 @@ class Trainer:
 
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
         config = self.config
-        shuffled = seed_of(config.seed, self.step, 1) if config.shuffle_rewards else None
+        shuffled = stream_seed(config.seed, self.step, 1) if config.shuffle_rewards else None
         return credit(groups, config.scale_rewards, shuffled)
 
     def resume(self, path: Path) -> None:
-        """Restores everything from a checkpoint. Raises ``DataError`` or ``ConfigError`` if it does not fit."""
+        """Restore everything from a checkpoint. Raises ``DataError`` or ``ConfigError`` if it does not fit."""
         parts, optimizer = self.parts, self.learner.optimizer
         state = checkpoint.load(path, optimizer)
         self.step = self._saved = state.step
@@ -158,7 +159,7 @@ class Trainer:
         self._finished = self._state()
 
     def save(self) -> None:
-        """Writes the last finished step, unless there is none or it is saved already."""
+        """Write the last finished step, unless there is none or it is saved already."""
         state, parts = self._finished, self.parts
         if state.step == self._saved:
             return

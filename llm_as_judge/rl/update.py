@@ -44,7 +44,7 @@ class UpdateReport:
 
     @classmethod
     def of(cls, config: TrainingConfig, loss: float, sums: Sequence[float], norm: float) -> "UpdateReport":
-        """``sums`` over all epochs are those of ``LossOutputs``, from ``tokens`` on."""
+        """Build it from ``sums`` over all epochs, those of ``LossOutputs`` from ``tokens`` on."""
         tokens, *totals = sums
         kl, entropy, clipped, corrected = (total / tokens for total in totals)
         return cls(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
@@ -78,13 +78,13 @@ class Learner(Protocol):
     def optimizer(self) -> Optimizer: ...
 
     def update(self, batch: "Batch", sampling: Sampling, version: int) -> UpdateReport:
-        """Trains on rows that were sampled from ``sampling``; ``version`` is that of the current weights.
+        """Train on rows that were sampled from ``sampling``; ``version`` is that of the current weights.
 
         Raises ``TrainingStopped`` if the gradient is not finite.
         """
 
     def logprobs(self, completions: Sequence[Completion]) -> list[Tensor]:
-        """Log-probs [T] of the completions' tokens by the current weights."""
+        """Compute log-probs [T] of the completions' tokens by the current weights."""
 
 
 class SharedAdamW(torch.optim.AdamW):
@@ -106,13 +106,13 @@ class SharedAdamW(torch.optim.AdamW):
         torch.save(self.state_dict(), folder / "optimizer.pt")
 
     def load(self, folder: Path) -> None:
-        """Raises ``DataError`` or ``ConfigError`` for an adapter of another shape, and what ``torch.load`` raises."""
+        """Raise ``DataError`` or ``ConfigError`` for an adapter of another shape, and what ``torch.load`` raises."""
         moments = torch.load(folder / "optimizer.pt", weights_only=True, map_location="cpu")
         self.policy.load_adapter(folder)
         self.load_state_dict(moments)
 
     def clipped_step(self, config: TrainingConfig, rise: float) -> float:
-        """Sums the gradients over ranks, clips them and takes a step; returns the norm before clipping.
+        """Sum the gradients over ranks, clip them and take a step; returns the norm before clipping.
 
         If the norm is not finite, no step is taken.
         """
@@ -127,13 +127,13 @@ class SharedAdamW(torch.optim.AdamW):
         return norm
 
     def share(self) -> None:
-        """Sends weights and state to all ranks. Call it before the first work."""
+        """Send weights and state to all ranks. Call it before the first work."""
         if self.ranks.size > 1:
             weights = [weight.detach().cpu() for weight in self.weights]
             self.ranks.tell((weights, send_to_device(self.state_dict(), "cpu"), self.steps))
 
     def follow(self, work: Callable[[Any], object]) -> None:
-        """Does the ``work`` that rank 0 sends until the end of the run."""
+        """Do the ``work`` that rank 0 sends until the end of the run."""
         while (message := self.ranks.hear()) is not None:
             if isinstance(message, tuple):  # of ``share``
                 weights, state, self.steps = message
@@ -165,8 +165,8 @@ class Batch:
 
     @classmethod
     def of(cls, groups: Sequence[CreditedGroup], version: int, config: TrainingConfig) -> "Batch":
-        """The scored completions of ``groups``. For those sampled by older weights than ``version``, ``old`` is their
-        sampling log-probs, unless ``stale_policy`` corrects them by truncated importance weights.
+        """Collect the scored completions of ``groups``. For those sampled by older weights than ``version``, ``old`` is
+        their sampling log-probs, unless truncated importance weights correct them.
         """
         rows = [
             Row(one.completion, advantage, None)
@@ -176,7 +176,7 @@ class Batch:
         ]
         unit = config.importance_sampling.partition("_")[0]
         stale = [row for row in rows if row.completion.policy_version != version]
-        if config.stale_policy == "truncate" and stale and unit != "off":
+        if stale and unit != "off":
             # With masking, most tokens that have become likelier since would teach nothing.
             config = config.model_copy(update={"importance_sampling": f"{unit}_truncate"})
         else:
@@ -210,7 +210,7 @@ class Updater:
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
 
     def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
-        """Every rank computes the gradient of its share, the gradients are summed, and all ranks take the same step.
+        """Update on all ranks: each has the gradient of its share, the gradients are summed, and all take one step.
 
         Raises ``ConfigError`` if the first batch cannot be scored exactly, ``RankFailed`` or ``RankLost`` for another
         rank.
@@ -228,11 +228,11 @@ class Updater:
         return self.policy.known_logprobs(completions, PLAIN, layout, budget)
 
     def follow(self) -> None:
-        """Takes part in the updates of rank 0 until the end of the run. Raises what ``update`` raises."""
+        """Take part in the updates of rank 0 until the end of the run. Raises what ``update`` raises."""
         self.optimizer.follow(self._update)
 
     def _update(self, work: _Work) -> UpdateReport:
-        """The optimiser epochs, on every rank."""
+        """Run the optimiser epochs, on every rank."""
         config, rows = work.config, work.shares[self.ranks.rank]
         with self.ranks.together():
             layout = self._prepare(rows, work)
@@ -256,7 +256,7 @@ class Updater:
         return UpdateReport.of(config, loss, sums.tolist()[1:], norm)
 
     def _prepare(self, rows: Sequence[Row], work: _Work) -> Layout:
-        """Chooses the layout of this rank's share and scores it under the KL reference."""
+        """Choose the layout of this rank's share and score it under the KL reference."""
         if not rows:
             return "padded"
         completions = [row.completion for row in rows]
@@ -269,7 +269,7 @@ class Updater:
         return layout
 
     def _backward(self, rows: Sequence[Row], layout: Layout, work: _Work) -> Iterator[LossOutputs]:
-        """Adds the gradient of one micro-batch after the other."""
+        """Add the gradient of one micro-batch after the other."""
         if not rows:
             return
         completions, budget = [row.completion for row in rows], self.config.micro_batch_tokens
@@ -281,18 +281,18 @@ class Updater:
 
 
 def rise_of(config: TrainingConfig, steps: int) -> float:
-    """The share of the learning rate in the step after ``steps``: it grows linearly, then is constant."""
+    """Return the share of the learning rate in the step after ``steps``: it grows linearly, then is constant."""
     return min(1.0, (steps + 1) / max(1, config.warmup_steps))
 
 
 def inputs_of(rows: Sequence[Row], logprobs: Tensor, mask: Tensor, entropy: Tensor | None = None) -> LossInputs:
-    """The loss's inputs for ``rows`` with their ``logprobs`` [B, T]; at the first epoch, these are kept in the rows."""
+    """Make the loss's inputs for ``rows`` with ``logprobs`` [B, T]; at the first epoch, these are kept in the rows."""
     for row, own in zip(rows, logprobs.detach(), strict=True):
         if row.old is None:
             row.old = own[: len(row.completion.token_ids)].clone()
 
     def padded(values: Sequence[Tensor | None]) -> Tensor | None:
-        """``values`` of each row as [B, T]."""
+        """Pad ``values`` of each row to [B, T]."""
         known = [own.to(logprobs) for own in values if own is not None]
         return pad_sequence(known, batch_first=True) if known else None
 

@@ -28,7 +28,7 @@ class WarmUp:
         self._training = training.model_copy(update={**plain, "weight_decay": 0.01})
 
     def step(self, replies: Sequence[Completion]) -> None:
-        """One optimiser step on prompt and token ids of ``replies``. Raises ``TrainingStopped`` and what an update
+        """Take one optimiser step on prompt and token ids of ``replies``. Raises ``TrainingStopped`` and what an update
         raises.
         """
         rows = [Row(reply, 1.0, None) for reply in replies]
@@ -37,7 +37,7 @@ class WarmUp:
         self.learner.update(Batch(rows, normaliser, settings), PLAIN, self.steps)
 
     def loss(self, replies: Sequence[Completion]) -> float:
-        """Mean loss of ``replies`` in nats per token, without learning."""
+        """Compute the mean loss of ``replies`` in nats per token, without learning."""
         return -float(torch.cat(self.learner.logprobs(replies)).mean())
 
     @property

@@ -74,7 +74,7 @@ class Clock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """May be entered several times at once."""
+        """Pause the deadline for the block; may be entered several times at once."""
         if not self._pauses:
             self._left = max(0.0, self._due - self._loop.time())
             self._timer.cancel()
@@ -106,7 +106,7 @@ class Clock:
 
 
 def outcome_of(child: Child, ended: ExitReport | None, config: SandboxConfig) -> tuple[CodeOutcome, str]:
-    """Outcome and error of a child, from its last message and the end of its process."""
+    """Read outcome and error of a child from its last message and the end of its process."""
     last = child.last
     if ended is None and not isinstance(last, Mapping):
         return "fault", "the zygote died"
@@ -136,5 +136,5 @@ def outcome_of(child: Child, ended: ExitReport | None, config: SandboxConfig) ->
 
 
 def text(value: object) -> str:
-    """``value`` of an untrusted message if it is a string, else an empty string."""
+    """Return ``value`` of an untrusted message if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""

@@ -54,7 +54,7 @@ async def judge(
 async def _judge_apart(
     run: RunChildren, job: Mapping[str, Any], tests: Mapping[str, Any], isolated: bool
 ) -> tuple[CodeVerdict, bool]:
-    """Solution and tests in separate children; also whether the function changed arguments, by its own account."""
+    """Judge solution and tests in separate children; also tells whether the function says it changed arguments."""
     changed = called = ready = False
 
     async def converse(children: Sequence[Child], clock: Clock) -> None:
@@ -97,7 +97,7 @@ async def _judge_apart(
 
 
 async def _judge_together(run: RunChildren, job: Mapping[str, Any], tests: str, obstacle: str) -> CodeVerdict:
-    """Solution and tests in one child; a number sent with the tests shows that they ran to their end."""
+    """Judge solution and tests in one child; a number sent with the tests shows that they ran to their end."""
     nonce = secrets.token_hex(16)
 
     async def converse(children: Sequence[Child], clock: Clock) -> None:

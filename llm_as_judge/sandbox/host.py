@@ -33,6 +33,7 @@ __all__ = ["BudgetExceeded", "CodeResult", "CodeVerdict", "OperatorParameters", 
 log = logging.getLogger(__name__)
 
 _PROBE_SECONDS = 20.0
+_MAX_WORKFLOWS = 256  # about 4 MB each
 
 #: Modes, strictest first, and what each needs.
 _NEEDS = {
@@ -55,7 +56,7 @@ class Sandbox:
         self.mode: str = config.mode  # the chosen one, once started
         self._without = without
         # Two gates: a workflow, which mostly waits for operators, keeps its place while one of them runs code.
-        self._workflow_gate = asyncio.Semaphore(config.max_workflows)
+        self._workflow_gate = asyncio.Semaphore(_MAX_WORKFLOWS)
         self._code_gate = asyncio.Semaphore(max_code_runs or max(2, 2 * (os.cpu_count() or 1)))
         self._zygote: ZygoteClient | None = None
         self._starting = asyncio.Lock()
@@ -79,7 +80,7 @@ class Sandbox:
         await self.aclose()
 
     def describe(self) -> Confinement:
-        """What the self-test found to be enforced."""
+        """Describe what the self-test found to be enforced."""
         if self._confinement is None:
             raise SandboxFault("describe() needs start() first, which runs the self-test")
         return self._confinement
@@ -149,7 +150,7 @@ class Sandbox:
         return Execution(outcome, kept, (), cut(error, KEPT_OF_ERROR), run.seconds, run.cpu_seconds)
 
     async def _run(self, gate: asyncio.Semaphore, converse: Converse, count: int, numpy: bool) -> list[ChildRun]:
-        """One run of ``count`` children, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
+        """Run ``count`` children once, the last with ``numpy``; the deadline starts when ``gate`` has admitted it."""
         async with gate:
             try:
                 zygote = await self.start()
@@ -158,7 +159,7 @@ class Sandbox:
             return await run_children(zygote, self.config, converse, count, numpy)
 
     async def start(self) -> ZygoteClient:
-        """The zygote, started on first use and after it died; ``ConfigError`` with the cure if the mode fails here."""
+        """Start the zygote on first use and after it died; ``ConfigError`` with the cure if the mode fails here."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         if loop is not asyncio.get_running_loop():
             raise RuntimeError("this Sandbox belongs to another event loop: make one for each asyncio.run()")

@@ -60,7 +60,7 @@ class OperatorService:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _checked(self, message: Mapping[str, Any]) -> tuple[int, str, dict[str, Any], dict[str, Any]]:
-        """Number, operator, init arguments and arguments of a call, counted."""
+        """Check a call; returns its number, operator, init arguments and arguments, counted."""
         self._count += 1
         if self._count > self._config.max_calls:
             raise BudgetExceeded(f"over {self._config.max_calls} operator calls")

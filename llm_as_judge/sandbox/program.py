@@ -7,7 +7,7 @@ from llm_as_judge.answers.code import PROGRAM
 
 
 def run_program(code: Any, names: dict[str, Any], given: str) -> str:
-    """What a program prints, without spaces around it and its lines. Runs in the sandbox, sent as text."""
+    """Return what a program prints, without spaces around it and its lines. Runs in the sandbox, sent as text."""
     import atexit
     import builtins
     import contextlib
@@ -71,8 +71,8 @@ def run_program(code: Any, names: dict[str, Any], given: str) -> str:
 
 
 def as_function(source: str, entry_point: str) -> str:
-    """``source`` with what defines ``entry_point``: ``__main__``, which runs a whole program anew at every call, or for
-    a method of ``class Solution``, as on LeetCode, a function that calls it on a new object.
+    """Return ``source`` with what defines ``entry_point``: ``__main__``, which runs a whole program anew at every call,
+    or for a method of ``class Solution``, as on LeetCode, a function that calls it on a new object.
     """
     if entry_point != PROGRAM:
         found = f"if {entry_point!r} not in globals() and hasattr(globals().get('Solution'), {entry_point!r}):"

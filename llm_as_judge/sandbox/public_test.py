@@ -28,7 +28,7 @@ class AssertResult:
 async def first_failure(
     run_code: RunCode, question: Question, solution: str, name: str | None = None
 ) -> tuple[str, AssertResult] | None:
-    """The first public test that a solution fails, and how; without tests, it must define the function ``name``."""
+    """Find the first public test that a solution fails, and how; without any, it must define the function ``name``."""
     for statement in question.public_tests or (f"assert callable({name or question.entry_point})",):
         found = await run_assert(run_code, solution, statement, question.entry_point or name, question.prelude)
         if not found.passed:
@@ -54,7 +54,7 @@ async def run_assert(
 
 
 def _probe(statement: str) -> str:
-    """Source of a function that returns ``[passed, repr of the left side, repr of the right side]``."""
+    """Write a function that returns ``[passed, repr of the left side, repr of the right side]``."""
     match quiet_parse(statement).body:
         case [ast.Assert(test=ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]))]:
             lines = [f"got = {ast.unparse(left)}", f"expected = {ast.unparse(right)}", "passed = bool(got == expected)"]

@@ -32,7 +32,7 @@ class SplitPlan:
     numpy: bool  # the tests import numpy, which only tests that run apart have
 
     def refuse_numpy(self, obstacle: str) -> None:
-        """Raises ``DataError`` if tests that import numpy cannot be separated from the solution."""
+        """Raise ``DataError`` if tests that import numpy cannot be separated from the solution."""
         if self.numpy and obstacle:
             raise DataError(
                 f"the tests import numpy, which only tests that run apart from the solution have, but {obstacle}; "
@@ -42,7 +42,7 @@ class SplitPlan:
 
 @functools.lru_cache(maxsize=64)  # the rollouts of a group have the same tests
 def plan(tests: str, prelude: str, entry_point: str) -> SplitPlan:
-    """How to run ``tests``; ``DataError`` if they are empty, not Python, of another style or never use the function."""
+    """Plan a run of ``tests``; ``DataError`` if empty, not Python, of another style or without the function."""
     if not tests.strip():
         raise DataError(f"no tests for {entry_point!r}: a verdict without tests would pass anything")
     try:
@@ -92,7 +92,7 @@ class _Tests:
                 )
 
     def calls(self, node: ast.AST | None, names: set[str] | None = None) -> bool:
-        """Whether ``node`` is a call of the function."""
+        """Tell whether ``node`` is a call of the function."""
         names = self.candidates if names is None else names
         return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in names
 
@@ -124,7 +124,7 @@ class _Tests:
                 yield from names_in(*targets) - {"self"}
 
     def obstacle(self) -> str:
-        """Why the tests cannot be split; "" if they can."""
+        """Say why the tests cannot be split; "" if they can."""
         for node in self.nodes:
             match node:
                 case ast.Import() | ast.ImportFrom() if "solution" in mentioned([node]):
@@ -145,7 +145,7 @@ class _Tests:
         return f"the tests use {', '.join(sorted(beyond))}" if beyond else ""
 
     def look_at_changes(self) -> bool:
-        """Whether the tests check what the function did to its arguments.
+        """Tell whether the tests check what the function did to its arguments.
 
         They do if they ignore a returned value, or assert something about an argument that is not compared with a
         returned value. ``assert f(x) == sorted(x)`` does not: a function that empties its argument must not pass.
@@ -156,7 +156,7 @@ class _Tests:
         shared = {name for node in self.nodes if self.calls(node) for name in names_in(node)} - given - BUILTINS
 
         def outside(node: ast.AST) -> set[str]:
-            """Names outside of calls of the function."""
+            """Collect names outside of calls of the function."""
             if isinstance(node, ast.Call) and names_in(node.func) & given:
                 return set()
             inner = {name for child in ast.iter_child_nodes(node) for name in outside(child)}
@@ -171,7 +171,7 @@ class _Tests:
         return False
 
     def _asserted(self) -> Iterator[ast.expr]:
-        """Conditions that are asserted, ``a and b`` as two."""
+        """Yield conditions that are asserted, ``a and b`` as two."""
         tests = [n.test for n in self.nodes if isinstance(n, ast.Assert)]
         for test in tests:
             if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
@@ -181,7 +181,7 @@ class _Tests:
 
 
 def _closure(names: set[str], more: Callable[[set[str]], Iterable[str]]) -> set[str]:
-    """``names`` and all that ``more`` finds from them."""
+    """Return ``names`` and all that ``more`` finds from them."""
     while found := set(more(names)) - names:
         names = names | found
     return names
@@ -194,14 +194,14 @@ def _compares_identities(node: ast.Compare) -> bool:
 
 
 def _root(node: ast.AST) -> str | None:
-    """The name that an expression of attributes, items and calls begins with."""
+    """Find the name that an expression of attributes, items and calls begins with."""
     while isinstance(node, (ast.Attribute, ast.Subscript, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
 
 
 def mentioned(nodes: Iterable[ast.AST]) -> set[str]:
-    """Names, attributes and imported names of the nodes themselves, not of those in them."""
+    """Collect names, attributes and imported names of the nodes themselves, not of those in them."""
     names: set[str] = set()
     for node in nodes:
         match node:

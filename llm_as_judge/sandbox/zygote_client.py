@@ -81,7 +81,7 @@ class Child:
                 await self._loop.sock_sendall(self._sock, data)
 
     async def receive(self, values: int = frames.VALUES) -> dict[str, Any] | None:
-        """The next message of at most ``values`` values; None after the end and for an invalid one."""
+        """Receive the next message of at most ``values`` values; None after the end and for an invalid one."""
         self.last = None
         try:
             while (message := self._frames.next(values)) is None:
@@ -252,7 +252,7 @@ class ZygoteClient:
 
 
 def wrapped(command: Sequence[str]) -> list[str]:
-    """``command`` (an interpreter and its arguments) inside bubblewrap; ``SandboxFault`` without bubblewrap.
+    """Wrap ``command`` (an interpreter and its arguments) in bubblewrap; ``SandboxFault`` without bubblewrap.
 
     The file system inside holds only what the interpreter needs, read-only. An unprivileged user gets a user namespace;
     root needs none and keeps the three capabilities that the zygote uses on its children.
@@ -283,7 +283,7 @@ def wrapped(command: Sequence[str]) -> list[str]:
 
 @cache
 def numpy_folder() -> str:
-    """The folder that holds numpy; empty if it is not installed."""
+    """Find the folder that holds numpy; empty if it is not installed."""
     found = find_spec("numpy")
     return str(Path(found.origin).parents[1]) if found is not None and found.origin else ""
 
@@ -296,7 +296,7 @@ def _close(process: Popen[bytes]) -> None:
 
 
 def _last_line(process: Popen[bytes]) -> str:
-    """The last line that the process has written to its standard error so far."""
+    """Read the last line that the process has written to its standard error so far."""
     assert process.stderr is not None
     os.set_blocking(process.stderr.fileno(), False)
     lines = (process.stderr.read() or b"").decode("utf-8", "replace").strip().splitlines()

@@ -15,8 +15,8 @@ def model_card(
     config: Config, name: str, base: str, dtype: str, step: int, training: Mapping[str, Any],
     rows: Sequence[Mapping[str, Any]], mix: Mapping[str, Any], note: str, *, on_hub: bool, merged: bool,
 ) -> str:  # fmt: skip
-    """``training`` is the run's results file, ``rows`` are those of evaluations, ``mix`` are line counts of
-    ``data process``; all are empty if unknown for this adapter. ``note`` is about a merged model's precision.
+    """Write a card; ``training`` is the run's results file, ``rows`` are those of evaluations, ``mix`` are line counts
+    of ``data process``; all are empty if unknown for this adapter. ``note`` is about a merged model's precision.
     """
     reward = config.reward
     about = {"library_name": "peft", "pipeline_tag": "text-generation", "tags": ["llm-as-judge", "grpo"]}

@@ -35,7 +35,7 @@ _LEGEND: Mapping[str, Any] = {"loc": "upper center", "fontsize": 8, "frameon": F
 
 
 def running(values: Sequence[float]) -> list[float]:
-    """Means over the last steps, without NaN."""
+    """Average over the last steps, without NaN."""
     return [mean_known(values[max(0, i - _WINDOW + 1) : i + 1]) for i in range(len(values))]
 
 
@@ -43,7 +43,7 @@ def learning_curve(
     steps: Sequence[StepReport], path: Path, before: Estimate, after: Estimate, evals: Sequence[EvalEvent] = (),
     bounds: Mapping[str, float] | None = None,
 ) -> None:  # fmt: skip
-    """Accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy at both ends.
+    """Plot accuracy by domain, reward and valid rate over steps, with validations and held-out accuracy at both ends.
 
     ``bounds`` are held-out accuracies drawn as horizontal lines, such as those of the oracles. If the judge abstained,
     a band shows the accuracy from all abstentions wrong to all right.
@@ -78,7 +78,7 @@ def learning_curve(
 
 
 def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Row]", path: Path) -> None:
-    """Accuracy against executor tokens, with the Pareto front as a line. Every row has a number; bounds are hollow."""
+    """Plot accuracy against executor tokens, with the Pareto front as a line. Rows have numbers; bounds are hollow."""
     figure = Figure(figsize=(8.6, 5), layout="constrained")
     axes = figure.subplots()
     for number, one in enumerate(compared, 1):
@@ -108,7 +108,7 @@ class Plot:
 
 
 def plots(story: Story) -> Iterator[Plot]:
-    """Plots of a run's report, without those that the run has no figures for."""
+    """Yield the plots of a run's report, without those that the run has no figures for."""
     steps = story.log.steps
 
     def each(*kinds: str) -> dict[str, list[float]]:
@@ -142,7 +142,7 @@ def plots(story: Story) -> Iterator[Plot]:
 
 
 def _accuracies(steps: Sequence[StepReport]) -> dict[str, list[float]]:
-    """Accuracy of each step: of all rollouts, and of each domain with rollouts."""
+    """Compute the accuracy of each step: of all rollouts, and of each domain with rollouts."""
     names = in_order(domain for step in steps for domain in step.domain_accuracy)
     found = {d: [step.domain_accuracy.get(d, math.nan) for step in steps] for d in names}
     known = {d: values for d, values in found.items() if not all(map(math.isnan, values))}
@@ -183,7 +183,7 @@ def _shapes(story: Story, domains: Sequence[Domain]) -> str:
 
 
 def _cut(name: str) -> str:
-    """A name without control characters and of limited length."""
+    """Cut a name to limited length, without control characters."""
     name = "".join(c if c.isprintable() else "?" for c in name)
     return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
 
@@ -195,7 +195,7 @@ def _svg(figure: Any) -> str:
 
 
 def _write(figure: Any, path: Path) -> None:
-    """Writes the figure in the format of the file's suffix, whole or not at all."""
+    """Write the figure in the format of the file's suffix, whole or not at all."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format=path.suffix.lower().removeprefix("."), dpi=110, bbox_inches="tight")
     write_whole(path, drawn.getvalue())

@@ -99,7 +99,7 @@ def step_log(step: FinishedStep) -> logs.EvalLog:
 
 
 def records_log(records: Sequence[RolloutEvent], name: str, policy: str, moment: float) -> logs.EvalLog:
-    """The log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
+    """Build the log of an evaluation; ``moment`` is when its file was last written (Unix seconds)."""
     samples, models = [], (policy, "executor", "judge")
     for record in records:
         problem = record.rollout.problem.question.id
@@ -110,7 +110,7 @@ def records_log(records: Sequence[RolloutEvent], name: str, policy: str, moment:
 def _sample(
     logged: RolloutEvent, models: Sequence[str], id: str, epoch: int, question: str, asked: Sequence[Any] = ()
 ) -> logs.EvalSample:
-    """``models`` are policy, executor and judge; ``asked`` are the messages to the policy."""
+    """Build a sample; ``models`` are policy, executor and judge; ``asked`` are the messages to the policy."""
     policy, executor, judge = models
     rollout, execution, completion = logged.rollout, logged.rollout.execution, logged.rollout.completion
     target, codes = list(rollout.problem.reference.shown), [finding.code for finding in execution.findings]
@@ -171,7 +171,7 @@ def _sample(
 def _log(
     task: str, policy: str, began: float, samples: Sequence[logs.EvalSample], metadata: Mapping[str, Any]
 ) -> logs.EvalLog:
-    """A whole log; its results are the means of every score over the samples that have it."""
+    """Build a whole log; its results are the means of every score over the samples that have it."""
     usage: dict[str, model.ModelUsage] = {}
     values: dict[str, list[float]] = {}
     for sample in samples:
@@ -202,7 +202,7 @@ def _log(
 
 
 def write_log(log: logs.EvalLog, path: Path) -> None:
-    """Writes a whole log or none. JSON takes a third of the time of Inspect's other format. Raises ``OSError``."""
+    """Write a whole log or none. JSON takes a third of the time of Inspect's other format. Raises ``OSError``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     half = path.with_name(f".{path.name}.part")
     logs.write_eval_log(log, half, format="json")
@@ -214,17 +214,17 @@ def step_name(step: int) -> str:
 
 
 def log_name(moment: float, what: str) -> str:
-    """A name that ``inspect view`` recognises as a log; ``moment`` is in Unix seconds."""
+    """Make a name that ``inspect view`` recognises as a log; ``moment`` is in Unix seconds."""
     return f"{_moment(moment).strftime(_STAMP)}_{what}_{what.replace('-', '')}.json"
 
 
 def time_of(file: Path) -> float:
-    """The time in a log's name, in Unix seconds."""
+    """Read the time in a log's name, in Unix seconds."""
     return datetime.strptime(file.name.split("_")[0], _STAMP).replace(tzinfo=timezone.utc).timestamp()
 
 
 def _scores(logged: RolloutEvent) -> dict[str, Score]:
-    """Domain, verdict, official scores, reward and its terms, each a column; an evaluation has no reward."""
+    """Return domain, verdict, official scores, reward and its terms, each a column; an evaluation has no reward."""
     rollout, verdict = logged.rollout, logged.rollout.verdict
     decided = f" (decided by {verdict.tier})" if verdict.tier != "none" else ""
     why: dict[str, str | None] = {"correct": f"{verdict.reason}{decided}"}

@@ -16,7 +16,7 @@ from llm_as_judge.evaluation.intervals import mean_known
 from llm_as_judge.files import cut
 from llm_as_judge.types import DOMAINS, in_order
 from llm_as_judge.views.charts import plots
-from llm_as_judge.views.terminal import figure, judge_line, plan_cells, recorded
+from llm_as_judge.views.terminal import figure, judge_line, recorded, shape_cells
 from llm_as_judge.views.watch import line_cells
 from llm_as_judge.workflow.lint.codes import meaning
 
@@ -37,7 +37,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 
 
 def report_page(story: Story) -> str:
-    """The whole page; the story must have a step."""
+    """Render the whole page; the story must have a step."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"text": text, "code": code, "meaning": meaning, "recorded": recorded, "figure": figure}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
@@ -54,7 +54,7 @@ def report_page(story: Story) -> str:
         tiles=_tiles(story),
         domains=domains,
         heldout={name: row for name, row in measured.items() if row},
-        plans=list(plan_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)),
+        shapes=list(shape_cells(results.get("workflows") or {}, results.get("learned") or {}, domains)),
         judge=judge_line(results.get("judge") or {}),
         plots=list(plots(story)),
         tables={name: list(lines.items())[:_ROWS] for name, lines in story.analysis.by.items() if lines},
@@ -66,7 +66,7 @@ def report_page(story: Story) -> str:
 
 
 def text(value: Any, longest: int = _LONGEST) -> str:
-    """``value`` shortened, with invisible characters named."""
+    """Shorten ``value``, with invisible characters named."""
     whole = cut(str(value), longest).replace("\r\n", "\n").encode("utf-8", "replace").decode()
     return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", whole)
 
@@ -76,7 +76,7 @@ def code(source: str) -> Markup:
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:
-    """Name, value and note: means over the last steps, with those over the first ones."""
+    """Return name, value and note: means over the last steps, with those over the first ones."""
     tiles = []
     for name, kind in {"reward": "reward_mean", "accuracy": "accuracy", "valid workflows": "valid_rate"}.items():
         values = [getattr(step, kind) for step in story.log.steps]

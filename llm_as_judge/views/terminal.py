@@ -17,7 +17,7 @@ from llm_as_judge.evaluation.intervals import Estimate
 from llm_as_judge.types import Domain, in_order
 
 if TYPE_CHECKING:  # these import torch
-    from llm_as_judge.evaluation.ablation import Outcome, Worth
+    from llm_as_judge.evaluation.ablation import HeldOut, Worth
     from llm_as_judge.evaluation.baselines import Row
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
@@ -84,7 +84,7 @@ class TerminalProgress:
 
 
 def make_table(title: str, first: str, *others: str, rows: Iterable[Sequence[str]] = ()) -> Table:
-    """A table whose first column is text and whose other columns are numbers."""
+    """Make a table whose first column is text and whose other columns are numbers."""
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False)
     table.add_column(first, overflow="fold", max_width=60)
     for heading in others:
@@ -116,7 +116,7 @@ def interval(estimate: Estimate | None) -> str:
 
 
 def recorded(scores: Mapping[str, Any], name: str) -> str:
-    """A share in a results file, in percent with its interval."""
+    """Write a share in a results file, in percent with its interval."""
     if scores.get(name) is None:
         return "-"
     value, low, high = (100 * share for share in (scores[name], *scores["interval"][name]))
@@ -124,7 +124,7 @@ def recorded(scores: Mapping[str, Any], name: str) -> str:
 
 
 def step_line(report: "StepReport", total: int) -> str:
-    """Metrics of a step in one line; accuracies are percentages of its own rollouts."""
+    """Write the metrics of a step in one line; accuracies are percentages of its own rollouts."""
     domains = " ".join(f"{d} {percent(report.domain_accuracy[d]):>3}" for d in in_order(report.domain_accuracy))
     kl = "" if math.isnan(report.kl) else f"kl {report.kl:.3f}  "
     unscored = f" unscored {report.unscored}" if report.unscored else ""
@@ -143,7 +143,7 @@ def step_line(report: "StepReport", total: int) -> str:
 
 
 def validation_line(step: int, summary: "Summary") -> str:
-    """A validation during training (``training.eval_every``)."""
+    """Write a line on a validation during training (``training.eval_every``)."""
     domains = " ".join(f"{d} {percent(e.value):>3}" for d, e in summary.domains.items())
     return (
         f"step {step}  validation: right {interval(summary.overall)}% ({domains}) of {summary.overall.n} problems  "
@@ -152,7 +152,7 @@ def validation_line(step: int, summary: "Summary") -> str:
 
 
 def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
-    """Accuracies in percent with 95 % intervals on the held-out problems."""
+    """Make a table of accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
     further, domains = _further(lines.values()), in_order(d for line in lines.values() for d in line.domains)
     table = make_table(title, "", "overall", *domains, "valid", "tokens", *further)
@@ -163,7 +163,7 @@ def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
 
 
 def _further(lines: "Iterable[Summary | Row]") -> "dict[str, Callable[[Summary | Row], str]]":
-    """Columns for scores between 0 and 1, and for problems without a verdict, where there are any."""
+    """Return columns for scores between 0 and 1, and for problems without a verdict, where there are any."""
     lines, columns = list(lines), dict[str, Callable[["Summary | Row"], str]]()
     if any(line.score is not None for line in lines):
         columns["mean score"] = lambda line: interval(line.score)
@@ -183,7 +183,7 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def comparison_table(compared: "Sequence[Compared]") -> str:
-    """The table of ``compare``: accuracies in percent, intervals in brackets."""
+    """Write the table of ``compare``: accuracies in percent, intervals in brackets."""
     domains = in_order(d for one in compared for d in one.row.domains)
     policy = next(one.row.name for one in compared if one.difference is None)
     further = _further(one.row for one in compared)
@@ -205,8 +205,8 @@ def comparison_table(compared: "Sequence[Compared]") -> str:
     return f"{markdown(names, rows)}\n{markdown((names[0], *datasets), own)}"
 
 
-def ablation_table(full: "Sequence[Outcome]", parts: "Sequence[Worth]") -> str:
-    """The table of ``compare --ablate``: accuracies in percent, differences in points."""
+def ablation_table(full: "Sequence[HeldOut]", parts: "Sequence[Worth]") -> str:
+    """Write the table of ``compare --ablate``: accuracies in percent, differences in points."""
     heading = (
         "without", "accuracy %", "worth of the part, points [95 %]", "tokens", "tokens added by the part [95 %]",
     )  # fmt: skip
@@ -219,7 +219,7 @@ def ablation_table(full: "Sequence[Outcome]", parts: "Sequence[Worth]") -> str:
 
 
 def signed(difference: Estimate, scale: float, digits: int) -> str:
-    """A difference with its interval, if it has one."""
+    """Write a difference with its interval, if it has one."""
     value, low, high = (f"{scale * x:+.{digits}f}" for x in (difference.value, difference.low, difference.high))
     return "-" if math.isnan(difference.value) else value if math.isnan(difference.low) else f"{value} [{low}, {high}]"
 
@@ -231,7 +231,7 @@ def gain_line(gain: Estimate) -> str:
 
 
 def judge_line(judge: Mapping[str, Any]) -> str:
-    """Agreement of the LLM judge in a results file; empty if it decided nothing."""
+    """Write the agreement of the LLM judge in a results file; empty if it decided nothing."""
     if judge.get("agreement") is None:
         return ""
     return (
@@ -241,23 +241,23 @@ def judge_line(judge: Mapping[str, Any]) -> str:
     )
 
 
-def plans_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
+def single_shapes_table(accuracies: Mapping[str, Mapping[Domain, float]], learned: Mapping[Domain, str]) -> Table:
     domains = in_order(domain for own in accuracies.values() for domain in own)
-    rows = ((plan, *cells) for plan, cells in plan_cells(accuracies, learned, domains))
+    rows = ((shape, *cells) for shape, cells in shape_cells(accuracies, learned, domains))
     return make_table("Percent right of each workflow\nmeasured alone (* = learned)", "workflow", *domains, rows=rows)
 
 
-def plan_cells(
+def shape_cells(
     accuracies: Mapping[str, Mapping[Any, float | None]], learned: Mapping[Any, str], domains: Sequence[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Each plan with its cells by domain; a star marks the plan that the policy writes most."""
-    for plan, right in accuracies.items():
+    """Yield each shape with its cells by domain; a star marks the shape that the policy writes most."""
+    for shape, right in accuracies.items():
         shares = [(d, math.nan if (share := right.get(d)) is None else share) for d in domains]
-        yield plan, [f"{percent(share):>3}{'*' if learned.get(d) == plan else ' '}" for d, share in shares]
+        yield shape, [f"{percent(share):>3}{'*' if learned.get(d) == shape else ' '}" for d, share in shares]
 
 
 def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Domain, Mapping[str, int]]) -> Table:
-    """The three most frequent shapes of each domain, before and after."""
+    """Make a table of the three most frequent shapes of each domain, before and after."""
     table = Table("domain", "before", "after", title="What the policy writes", box=SIMPLE_HEAD)
     for domain in after:
         table.add_row(domain, _top(before.get(domain, {})), _top(after[domain]))
@@ -265,7 +265,7 @@ def shapes_table(before: Mapping[Domain, Mapping[str, int]], after: Mapping[Doma
 
 
 def calibration_table(counts: "Sequence[Counts]") -> Table:
-    """Verdicts of a judge compared with the labels, by kind of candidate."""
+    """Make a table of verdicts of a judge compared with the labels, by kind of candidate."""
     headings = ("kind", "pairs", "agreement", "kappa", "false accepts", "false rejects", "abstained")
     table = make_table("verdicts by kind of candidate", *headings)
     for row in counts:
@@ -310,7 +310,7 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
 
 
 def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
-    """Workflows that did not run, ended early or could not be scored, with reasons; alarms for abstentions."""
+    """Yield workflows that did not run, ended early or could not be scored, with reasons; alarms for abstentions."""
     names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
     kinds = {name: Counter[str]() for name in names}
     for row in rows.values():

@@ -54,7 +54,7 @@ def analysis_tables(analysis: Analysis) -> Iterator[RenderableType]:
 
 
 def line_cells(line: Line, executors: Sequence[str] = ()) -> tuple[str, ...]:
-    """Rollouts, right, valid, reward and tokens; calls and tokens of each of ``executors``."""
+    """Return rollouts, right, valid, reward and tokens; calls and tokens of each of ``executors``."""
     shares = percent(line.accuracy), percent(line.valid_rate)
     used = ("{:,}/{:,}".format(*line.executors.get(name, (0, 0))) for name in executors)
     return f"{line.rollouts:,}", *shares, figure(line.reward, ".2f"), figure(line.executor_tokens, ".0f"), *used
@@ -77,7 +77,7 @@ class Look:
 
 
 def look_at_log(reader: LogReader) -> Look:
-    """Reads what is new in the log, and sums it up; figures are means over the last ``RECENT`` steps."""
+    """Read what is new in the log, and sum it up; figures are means over the last ``RECENT`` steps."""
     for _ in reader.new():
         pass
     steps, total = reader.steps, int(reader.run.setting("training", "max_steps") or 0)
@@ -109,7 +109,7 @@ def look_at_log(reader: LogReader) -> Look:
 
 
 def look_panel(look: Look) -> RenderableType:
-    """The state of a run, for a terminal of any width."""
+    """Draw the state of a run, for a terminal of any width."""
     head = Table.grid(padding=(0, 1))
     left = "" if look.done or math.isnan(look.left_s) else f"{timedelta(seconds=round(look.left_s))} left"
     head.add_row(f"step {look.step}/{look.total or '?'}", ProgressBar(look.total or None, look.step, width=40), left)
@@ -123,7 +123,7 @@ def look_panel(look: Look) -> RenderableType:
 
 
 def curve(values: Sequence[float]) -> str:
-    """The values as a row of bars; each bar is a mean if there are many."""
+    """Draw the values as a row of bars; each bar is a mean if there are many."""
     known = [value for value in values if not math.isnan(value)]
     if len(known) < 2:
         return ""

@@ -27,14 +27,14 @@ _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def contract(operators: Operators, max_calls: int, python: str = _PYTHON) -> str:
-    """The system prompt, for the configured ``operators`` and ``max_calls``."""
+    """Write the system prompt, for the configured ``operators`` and ``max_calls``."""
     docs = "\n".join(f"- {_doc(operator)}" for operator in operators.values())
     filled = {"docs": docs, "skeleton": skeleton(operators), "python": python, "max_calls": str(max_calls)}
     return re.sub(r"\{(docs|skeleton|python|max_calls)\}", lambda name: filled[name[1]], _TEXT)
 
 
 def _doc(operator: Any) -> str:
-    """The operator's call with types, its result and its summary."""
+    """Write the operator's call with types, its result and its summary."""
     parameters = []
     for p in catalog.signature(operator).parameters.values():
         typed = ": ".join(filter(None, (p.name, catalog.type_word(p))))
@@ -46,7 +46,7 @@ def _doc(operator: Any) -> str:
 
 
 def skeleton(operators: Operators) -> str:
-    """A whole workflow of one call: AnswerGenerate or Custom if they are allowed, else the first operator."""
+    """Write a whole workflow of one call: AnswerGenerate or Custom if they are allowed, else the first operator."""
     preferred = [name for name in ("AnswerGenerate", "Custom") if name in operators]
     operator = operators[preferred[0]] if preferred else next(iter(operators.values()))
     attribute = text.attribute_of(operator.NAME)

@@ -32,7 +32,7 @@ class Enhancer:
 
 
 def load_enhancer(config: WorkflowConfig, domains: Collection[str] = DOMAINS) -> Enhancer:
-    """Layer 2 from ``config.enhancer``, by ``domains``.
+    """Load Layer 2 from ``config.enhancer``, by ``domains``.
 
     Raises ``ConfigError`` if it is unreadable or has an unknown operator or domain.
     """

@@ -23,7 +23,7 @@ _ENDS: dict[Outcome, str] = {
 
 
 async def feedback(execution: Execution, question: Question, run_code: RunCode) -> str:
-    """The message for the policy about an attempt; empty if there is nothing to repair.
+    """Write the message for the policy about an attempt; empty if there is nothing to repair.
 
     An attempt that ran to an answer is only criticised for operators' results that could not be read, and for the
     first public test of a code problem that fails. Raises ``InfrastructureError`` if the sandbox fails.
@@ -39,7 +39,7 @@ async def feedback(execution: Execution, question: Question, run_code: RunCode) 
 
 
 def message(execution: Execution, failed: Iterable[str] = ()) -> str:
-    """The message about ``execution`` and ``failed`` tests; empty if there is nothing to say."""
+    """Write the message about ``execution`` and ``failed`` tests; empty if there is nothing to say."""
     lines = [*_said(execution), *failed]
     if not lines:
         return ""

@@ -28,7 +28,7 @@ TEXTS = plain_yaml(Path(__file__).with_name("prompt.yaml"))
 
 
 def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]:
-    """Domain guidance from a YAML file: a line for each of math, code and qa, and for any of ``others``.
+    """Load domain guidance from a YAML file: a line for each of math, code and qa, and for any of ``others``.
 
     Raises ``ConfigError``.
     """
@@ -43,7 +43,7 @@ def load_guidance(path: Path, others: Collection[str] = ()) -> dict[Domain, str]
 
 
 def executors_text(choices: Mapping[str, ExecutorConfig]) -> str:
-    """The executors with their prices and descriptions; the default is ``""``. Empty if no executor is named."""
+    """Write the executors with their prices and descriptions; the default is ``""``. Empty if no executor is named."""
     lines = []
     for name, own in choices.items():
         prices = f"{own.price_per_million_input:g} per million tokens in, {own.price_per_million_output:g} out"

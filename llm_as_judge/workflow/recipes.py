@@ -50,7 +50,7 @@ class Recipe:
 
 
 def recipes(domain: Kind, operators: Collection[str]) -> Iterator[Recipe]:
-    """Every recipe for ``domain`` that needs only ``operators``."""
+    """Yield every recipe for ``domain`` that needs only ``operators``."""
     ensembles = ("ScEnsemble", "MdEnsemble")
     for draft, after in itertools.product(_PARTS["drafts"][domain], map(tuple, _PARTS["after"][domain])):
         several = itertools.product((2, 3, 4, 5), ensembles)
@@ -60,7 +60,7 @@ def recipes(domain: Kind, operators: Collection[str]) -> Iterator[Recipe]:
 
 
 def draw(domain: Kind, rng: Random, operators: Collection[str]) -> Recipe:
-    """A random recipe: every operator after the first draft, except Test, makes it ``_RARER`` times as rare.
+    """Draw a random recipe: every operator after the first draft, except Test, makes it ``_RARER`` times as rare.
 
     There are few short recipes and many long ones, but a small policy learns the short ones first and rarely writes
     what it has seldom seen; GRPO then finds sooner which draft pays if little else varies. Test is exempt because two
@@ -77,7 +77,7 @@ def write(
     recipe: Recipe, domain: Kind, rng: Random, *, varied: float = 1.0, one_instruction: bool = False,
     class_first: bool = False, executors: Sequence[str] = (),
 ) -> str:  # fmt: skip
-    """``recipe`` as a workflow for ``domain``, with probability ``varied`` with random names and idioms, not the first.
+    """Write ``recipe`` as a workflow for ``domain``, with probability ``varied`` with random names and idioms.
 
     ``one_instruction``: the first, not a random one; ``class_first``: imports are inside the class. If ``executors``
     can be named, every operator asks a random one of them or the default.

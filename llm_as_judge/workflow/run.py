@@ -30,13 +30,14 @@ from llm_as_judge.errors import (
     WorkflowError,
 )
 from llm_as_judge.files import cut, picked
-from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel, derived_seed
+from llm_as_judge.llm.client import TEMPLATE_TOKENS, ChatModel
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox, no_enhancement
 from llm_as_judge.operators.prompts import prompts_of
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.host import BudgetExceeded, CodeResult, OperatorParameters, Sandbox
 from llm_as_judge.sandbox.results import KEPT, KEPT_OF_ERROR
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Crash, Exchange, Execution, OperatorCall, Question
 from llm_as_judge.workflow.feedback import feedback
 from llm_as_judge.workflow.lint.check import lint
@@ -88,29 +89,29 @@ class WorkflowRunner:
             self._parameters |= dict.fromkeys((name, *other.names), parameters)
 
     def beside(self, prompt: str) -> "WorkflowRunner":
-        """This runner for workflows that may import a ``prompt.py`` with this text."""
+        """Return this runner for workflows that may import a ``prompt.py`` with this text."""
         runner = copy.copy(self)
         runner._prompt = prompt
         return runner
 
     def at_temperature(self, temperature: float) -> "WorkflowRunner":
-        """This runner with another temperature of the executor."""
+        """Return this runner with another temperature of the executor."""
         runner = copy.copy(self)
         runner._temperature = temperature
         return runner
 
     def refuse(self, source: str, question: Question) -> Execution | None:
-        """The outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
+        """Return the outcome ``invalid`` of a workflow in which lint finds a fatal fault; None if it may run."""
         facts = self._read(source, entry_point=question.entry_point, prompt=self._prompt)
         fatal = [f"{f.code} line {f.line}: {f.message}" for f in facts.findings if f.fatal]
         return Execution("invalid", None, error="; ".join(fatal), **picked(facts, _FACTS)) if fatal else None
 
     async def feedback(self, execution: Execution, question: Question) -> str:
-        """What the policy is told about an attempt (``workflow.feedback``); empty if there is nothing to repair."""
+        """Say what the policy is told about an attempt (``workflow.feedback``); empty if there is nothing to repair."""
         return await feedback(execution, question, self.run_code)
 
     async def run_code(self, source: str, **kwargs: Any) -> CodeResult:
-        """``Sandbox.run_code``; raises ``InfrastructureError`` if the sandbox fails."""
+        """Call ``Sandbox.run_code``; raises ``InfrastructureError`` if the sandbox fails."""
         with _ours("the sandbox"):
             result = await self.sandbox.run_code(source, **kwargs)
         if result.outcome == "fault":
@@ -145,7 +146,7 @@ class _Calls:
         self.budget = Budget(runner.config)
 
     async def call(self, name: str, init: dict[str, Any], arguments: dict[str, Any]) -> Mapping[str, Any]:
-        """Called by the sandbox. A failure of executor or sandbox, ``InfrastructureError``, ends the run as ``fault``;
+        """Answer the sandbox. A failure of executor or sandbox, ``InfrastructureError``, ends the run as ``fault``;
         any other error is the workflow's and is raised there (``sandbox.operator_calls``).
         """
         runner, name = self.runner, catalog.own_name(name)
@@ -209,7 +210,7 @@ class _Call:
         )
 
     async def chat(self, prompt: str) -> Exchange:
-        """One call of the executor model, counted and within the budget."""
+        """Call the executor model once, counted and within the budget."""
         run, runner, (llm, config) = self.of, self.of.runner, self.of.runner.executors[self.executor]
         most = _LLM_CALLS_PER_CALL * runner.config.max_calls
         if run.sent.total() >= most:
@@ -297,7 +298,7 @@ def _ours(what: str) -> Iterator[None]:
 
 
 def _crash(name: str, operator: Any, error: Exception) -> Crash | None:
-    """A record of an operator's exception; None if its own ``raise`` of a ``ValueError`` refuses the arguments."""
+    """Record an operator's exception; None if its own ``raise`` of a ``ValueError`` refuses the arguments."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     own = last.filename == inspect.getfile(operator.__call__)
     if isinstance(error, ValueError) and own and (last.line or "").startswith("raise "):
@@ -307,7 +308,7 @@ def _crash(name: str, operator: Any, error: Exception) -> Crash | None:
 
 
 def _chosen(name: str, operator: Any, init: Mapping[str, Any], known: Collection[str]) -> tuple[str, dict[str, Any]]:
-    """The executor that a constructor names ("" for none), and its other arguments."""
+    """Return the executor that a constructor names ("" for none), and its other arguments."""
     words = catalog.executor_words(operator) if known else []
     named = [init[word] for word in words if init.get(word) is not None]
     if unknown := [one for one in named if one not in known]:
@@ -318,7 +319,7 @@ def _chosen(name: str, operator: Any, init: Mapping[str, Any], known: Collection
 
 
 def _checked(name: str, signature: inspect.Signature, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that fit the signature and its types; text parameters accept any value, as a format string does."""
+    """Fit arguments to the signature and its types; text parameters accept any value, as a format string does."""
     try:
         bound = signature.bind(**arguments)
     except TypeError as error:

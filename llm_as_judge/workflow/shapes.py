@@ -41,12 +41,12 @@ SHAPES: Mapping[str, Shape] = {shape.name: shape for shape in (Shape(d, e) for d
 
 
 def shapes_of(operators: Collection[str]) -> list[str]:
-    """The names of the shapes that call only ``operators``."""
+    """List the names of the shapes that call only ``operators``."""
     return [name for name, shape in SHAPES.items() if set(shape.operators.values()) <= set(operators)]
 
 
 def workflow(shape: Shape, domain: Kind) -> str:
-    """The shape as a workflow for problems of ``domain``."""
+    """Write the shape as a workflow for problems of ``domain``."""
     drafting, *ending = (built(attribute, operator) for attribute, operator in shape.operators.items())
     setup = [f"# {domain}: {shape.draft}", drafting, f"# {shape.ending}", *ending]
     attribute, name = _DRAFTS[shape.draft]
@@ -57,13 +57,13 @@ def workflow(shape: Shape, domain: Kind) -> str:
 
 
 def name_of(source: str) -> str:
-    """The name of the shape that equals ``source`` except for comments and layout, or ``""``."""
+    """Return the name of the shape that equals ``source`` except for comments and layout, or ``""``."""
     return _named().get(normalise_code(source), "")
 
 
 @cache
 def _named() -> Mapping[str, str]:
-    """Normalised text of each shape for each domain -> its name."""
+    """Map the normalised text of each shape for each domain to its name."""
     return {normalise_code(workflow(shape, kind)): shape.name for shape in SHAPES.values() for kind in DOMAINS}
 
 
@@ -76,7 +76,7 @@ class Example:
 
 
 def example(domain: Kind, operators: Collection[str]) -> list[Example]:
-    """At most one example of a domain that calls only ``operators``, shown until the experience buffer has better."""
+    """Find an example of a domain that calls only ``operators``, shown until the experience buffer has better."""
     problem, names = _PARTS["examples"][domain]
     usable = [name for name in names if name in shapes_of(operators)]
     return [Example(problem, normalise_code(workflow(SHAPES[name], domain))) for name in usable[:1]]

@@ -17,7 +17,7 @@ class WorkflowSource:
 
 
 def read_workflow(path: Path) -> WorkflowSource:
-    """The workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` if it cannot be read."""
+    """Read the workflow of a file, or of a folder with ``graph.py``. Raises ``DataError`` if it cannot be read."""
     file = path / "graph.py" if path.is_dir() else path
     if path.is_dir() and not file.is_file():
         raise DataError(f"{path}: there is no graph.py in it; name a workflow's file, or a folder with graph.py")

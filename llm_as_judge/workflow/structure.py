@@ -37,7 +37,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def normalise_code(source: str) -> str:
-    """``source`` without comments, docstrings, annotations and layout; text that is not Python keeps its words."""
+    """Strip ``source`` of comments, docstrings, annotations and layout; text that is not Python keeps its words."""
     try:
         with one_error():
             return ast.unparse(_Bare().visit(quiet_parse(source, LONGEST_PARSED)))
@@ -46,7 +46,7 @@ def normalise_code(source: str) -> str:
 
 
 def structure(tree: ast.Module, imports: Imports) -> tuple[str, str]:
-    """Shape of a workflow, and a digest of its normalised code; changes ``tree``.
+    """Find the shape of a workflow, and a digest of its normalised code; changes ``tree``.
 
     The shape is the operators that a workflow calls, in the order of the text, joined by ``>``. A loop over a constant
     number of items multiplies (``3x``), other loops give ``nx``; consecutive calls of one operator are added up. It is

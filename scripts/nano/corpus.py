@@ -37,7 +37,7 @@ class Conversation:
 
 
 def spaced(text: str) -> str:
-    """A word with the leading space that makes it the same token as inside a sentence; numbers unchanged."""
+    """Return a word with the leading space that makes it the same token as inside a sentence; numbers unchanged."""
     return f" {text}" if text[:1].isalpha() else text
 
 
@@ -54,7 +54,7 @@ def _one(r: Random, shares: Mapping[str, float]) -> str:
 
 
 def thoughtful(prompt: str, reasoning: str, answer: str, tagged: bool) -> Turn:
-    """Reasoning before the answer, in the format of AnswerGenerate (tagged) or of Custom."""
+    """Write reasoning before the answer, in the format of AnswerGenerate (tagged) or of Custom."""
     if tagged:
         reply = f"<thought>{spaced(reasoning)}</thought><answer>{spaced(answer)}</answer>"
         return SHORT.answer_generate.format(input=prompt), reply
@@ -99,7 +99,7 @@ def _reading_turn(p: Passage, q: Task, mode: str, first: bool) -> Turn:
 
 
 def reading_dense(r: Random) -> Conversation:
-    """Several questions on one passage."""
+    """Ask several questions on one passage."""
     p = passage(r, "pretrain")
     turns = []
     for i in range(r.randint(2, 4)):
@@ -134,7 +134,7 @@ def code_draft(r: Random) -> Conversation:
 
 
 def code_repair(r: Random) -> Conversation:
-    """Repair of a wrong reading, given the public test that it fails, as the Test operator asks for it."""
+    """Repair a wrong reading, given the public test that it fails, as the Test operator asks for it."""
     while True:
         task = coding_task(r, "pretrain", "open")
         wrong = r.choice(task.others) if r.random() < 0.8 else coding_task(r, "pretrain", "clear").solution
@@ -153,7 +153,7 @@ def code_repair(r: Random) -> Conversation:
 
 
 def code_review(r: Random) -> Conversation:
-    """Review of a draft, and its revision if requirements are missing."""
+    """Review a draft, and revise it if requirements are missing."""
     task = coding_task(r, "pretrain", _one(r, {"clear": 1, "open": 1, "long": 4}))
     shown = task.draft if r.random() < 0.8 else task.solution
     missing = f"missing: {task.missing}" if shown != task.solution else "nothing is missing"
@@ -166,7 +166,7 @@ def code_review(r: Random) -> Conversation:
 
 
 def arithmetic(r: Random) -> Conversation:
-    """Calculations, most of them with the small numbers of sums, whose results are to be known by heart."""
+    """Ask for calculations, most of them with the small numbers of sums, whose results are to be known by heart."""
     turns = []
     for _ in range(10):
         if r.random() < 0.6:
@@ -187,7 +187,7 @@ def arithmetic(r: Random) -> Conversation:
 
 
 def comparing(r: Random) -> Conversation:
-    """Whether two words or numbers are the same, many times: the judge's skill, which forms late otherwise."""
+    """Ask whether two words or numbers are the same, many times: the judge's skill, which forms late otherwise."""
     turns = []
     for _ in range(10):
         value = r.choice((_entity(r), r.choice(lexicon.everything()), str(r.randint(0, 10 ** r.randint(1, 4)))))
@@ -207,7 +207,7 @@ def _entity(r: Random) -> str:
 
 
 def near(r: Random, value: str) -> str:
-    """A wrong answer that looks like ``value``."""
+    """Make a wrong answer that looks like ``value``."""
     if value.isdigit():
         number = int(value)
         digits = list(value)
@@ -224,7 +224,7 @@ def near(r: Random, value: str) -> str:
 
 
 def dressed(r: Random, value: str) -> str:
-    """The same answer in another form."""
+    """Write the same answer in another form."""
     forms = [value, value, value, f"The answer is {value}.", f"It is {value}"]
     if value.isdigit():
         forms += [
@@ -237,7 +237,7 @@ def dressed(r: Random, value: str) -> str:
 
 
 def explained(r: Random, reasoning: str, value: str, other: str) -> str:
-    """The answer ``other``, sometimes after reasoning in the format of Custom, which may lead to another value."""
+    """Give the answer ``other``, sometimes after reasoning in the format of Custom, which may lead to another value."""
     if r.random() < 0.6:
         return dressed(r, other)
     if r.random() < 0.7:
@@ -246,12 +246,12 @@ def explained(r: Random, reasoning: str, value: str, other: str) -> str:
 
 
 def held_out(word: str) -> bool:
-    """Whether a word is kept from the constants that the judge is trained to refuse, to test it on."""
+    """Tell whether a word is kept from the constants that the judge is trained to refuse, to test it on."""
     return split_of(word) == "heldout"
 
 
 def constant(r: Random, held: bool = False) -> str:
-    """A word, number or syllable that answers nothing; with ``held``, one that training does not use."""
+    """Draw a word, number or syllable that answers nothing; with ``held``, one that training does not use."""
     while True:
         word = r.choice(
             (
@@ -266,7 +266,7 @@ def constant(r: Random, held: bool = False) -> str:
 
 
 def evasive(r: Random, value: str, held: bool = False) -> tuple[str, str]:
-    """A candidate that commits to nothing or to something else than ``value``, and what the judge notes of it."""
+    """Make a candidate that commits to nothing or to something else than ``value``, and what the judge notes of it."""
     other = near(r, value)
     match r.choice(("constant", "constant", "hedge", "retraction", "markup")):
         case "hedge":
@@ -302,7 +302,7 @@ class Judged:
 
 
 def judged(r: Random, held: bool = False) -> Judged:
-    """``held`` draws held-out problems, and constants that training does not use."""
+    """Judge a candidate; ``held`` draws held-out problems, and constants that training does not use."""
     split: Split = "heldout" if held else "pretrain"
     if r.random() < 0.5:
         task = maths_task(r, split, r.choice(KINDS_OF["math"]))
@@ -327,7 +327,7 @@ def judging(r: Random) -> Conversation:
 
 
 def _solved(r: Random) -> tuple[str, str, str]:
-    """(statement, reasoning, answer) of a maths or a reading problem."""
+    """Draw (statement, reasoning, answer) of a maths or a reading problem."""
     if r.random() < 0.5:
         task = maths_task(r, "pretrain", r.choice(KINDS_OF["math"]))
         return task.text, task.reasoning, task.answer
@@ -337,7 +337,7 @@ def _solved(r: Random) -> tuple[str, str, str]:
 
 
 def choosing(r: Random) -> Conversation:
-    """A vote among solutions; the majority is right where there is one."""
+    """Vote among solutions; the majority is right where there is one."""
     statement, reasoning, answer = _solved(r)
     wrong = [near(r, answer) for _ in range(3)]
     shape = r.random()
@@ -399,7 +399,7 @@ KINDS: Mapping[str, tuple[Callable[[Random], Conversation], float, float]] = {
 
 
 def draw(r: Random, last_part: bool, lengths: Mapping[str, float]) -> Conversation:
-    """One conversation; ``lengths`` turns token shares into draws."""
+    """Draw one conversation; ``lengths`` turns token shares into draws."""
     names = list(KINDS)
     shares = {n: last if last_part else dense for n, (_, dense, last) in KINDS.items()}
     weights = [shares[n] / lengths[n] for n in names]
@@ -412,7 +412,7 @@ def draw(r: Random, last_part: bool, lengths: Mapping[str, float]) -> Conversati
 
 
 def samples(r: Random, count: int) -> list[str]:
-    """Texts of every kind in turn, from which the vocabulary is built."""
+    """Draw texts of every kind in turn, from which the vocabulary is built."""
     texts = []
     for i in range(count):
         maker = list(KINDS.values())[i % len(KINDS)][0]

@@ -32,7 +32,7 @@ def _byte_level(pieces: Regex) -> pre_tokenizers.PreTokenizer:
 
 
 def build(texts: Iterable[str], words: Iterable[str]) -> Tokenizer:
-    """A tokenizer whose vocabulary is every piece of ``texts`` and every word, with and without a leading space."""
+    """Build a tokenizer whose vocabulary is each piece and word of ``texts``, with and without a leading space."""
     splitter = _byte_level(Regex(_PIECES))
     vocabulary = {token: i for i, token in enumerate(SPECIAL)}
     for byte in sorted(pre_tokenizers.ByteLevel.alphabet()):
@@ -71,5 +71,5 @@ def copy(source: Path, out: Path) -> None:
 
 
 def chat_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """Token ids of one user message up to the beginning of the reply."""
+    """Return token ids of one user message up to the beginning of the reply."""
     return [USER_ID, *tokenizer.encode(prompt, add_special_tokens=False).ids, ASSISTANT_ID]

@@ -95,7 +95,7 @@ SIZES = {"nano": (192, 448, 6, 6, 2, [1, 3, 5]), "small": (96, 224, 4, 3, 1, [1,
 
 
 def model_config(vocabulary: int, size: str) -> Lfm2Config:
-    """LFM2: alternating gated short convolutions and attention."""
+    """Configure LFM2: alternating gated short convolutions and attention."""
     hidden, intermediate, layers, heads, kv_heads, attention = SIZES[size]
     return Lfm2Config(
         vocab_size=vocabulary, hidden_size=hidden, intermediate_size=intermediate, num_hidden_layers=layers,
@@ -124,7 +124,7 @@ class Source:
         self.pending: list[tuple[int, list[int], list[int]]] = []
 
     def _encode(self, talk: corpus.Conversation) -> tuple[list[int], list[int]]:
-        """Token ids, and 1 for each that belongs to a reply."""
+        """Encode as token ids, and 1 for each that belongs to a reply."""
         ids: list[int] = []
         reply: list[int] = []
         parts = self.tokenizer.encode_batch([t for turn in talk.turns for t in turn])
@@ -134,7 +134,7 @@ class Source:
         return ids, reply
 
     def _recall(self, length: int) -> tuple[list[int], list[int]]:
-        """Pairs of names, then the pairs again in any order; every second value is a target."""
+        """Draw pairs of names, then the pairs again in any order; every second value is a target."""
         if self.r.random() < 0.35:
             part = [self.r.choice(self.names) for _ in range(self.r.randint(3, length // 2))]
             ids = (part * (length // len(part) + 1))[:length]
@@ -150,7 +150,7 @@ class Source:
         return ids[:length], asked[:length]
 
     def _statements(self, length: int) -> tuple[list[int], list[int]]:
-        """Facts about names in the words of the passages, then the same facts in any order.
+        """Draw facts about names in the words of the passages, then the same facts in any order.
 
         The target is some tokens behind the name that it belongs to, so copying the next token does not find it.
         """
@@ -216,7 +216,7 @@ class Source:
 
 
 def forward(model: Lfm2ForCausalLM, body: Callable[..., Any], batch: Batch) -> tuple[Tensor, Tensor]:
-    """Losses [N] of the target tokens, and whether each was predicted correctly [N]; ``body`` is ``model.model``."""
+    """Compute losses [N] of target tokens, and whether each was predicted [N]; ``body`` is ``model.model``."""
     length = batch.ids.shape[1]
     same = batch.documents[:, :, None] == batch.documents[:, None]
     allowed = same & torch.ones(length, length, dtype=torch.bool).tril()
@@ -234,7 +234,7 @@ def forward(model: Lfm2ForCausalLM, body: Callable[..., Any], batch: Batch) -> t
 
 
 def _optimiser(model: Lfm2ForCausalLM, settings: Settings) -> torch.optim.AdamW:
-    """AdamW with weight decay on the matrices inside the blocks only."""
+    """Make AdamW with weight decay on the matrices inside the blocks only."""
     inner = [p for n, p in model.named_parameters() if p.dim() == 2 and "embed" not in n]
     rest = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "embed" not in n)]
     groups = [{"params": inner, "weight_decay": settings.weight_decay}, {"params": rest, "weight_decay": 0.0}]
@@ -351,15 +351,15 @@ def export(folder: Path, out: Path, size: str) -> None:
 
 
 def vocabulary_texts() -> Iterator[str]:
-    """Texts whose pieces become single tokens: conversations, Layer 1 prompts, workflows, Layer 2."""
+    """Yield texts whose pieces become single tokens: conversations, Layer 1 prompts, workflows, Layer 2."""
     yield from corpus.samples(Random("vocabulary"), 13000)
     layer1 = Layer1(WorkflowConfig(prompt="short"))
     for domain in DOMAINS:
         question = Question("", "", domain, entry_point="f")
         made = layer1(question)
         yield from (made.system, made.user)
-        for plan in SHAPES.values():
-            yield workflow(plan, domain)
+        for shape in SHAPES.values():
+            yield workflow(shape, domain)
     yield from corpus.ENHANCEMENTS.values()
 
 

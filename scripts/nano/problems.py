@@ -22,7 +22,7 @@ FILES: dict[str, tuple[Split, int, int]] = {
 
 
 def made(name: str, count: int | None = None) -> list[Problem]:
-    """The problems of a file, or the first ``count`` of each domain."""
+    """Make the problems of a file, or the first ``count`` of each domain."""
     split, number, seed = FILES[name]
     return [problem for domain in DOMAINS for problem in problems(domain, split, count or number, seed)]
 

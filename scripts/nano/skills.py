@@ -66,7 +66,7 @@ def _drafted(problem: str) -> str:
 
 
 def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
-    """Held-out cases by kind of problem and prompt, and the judge's by kind of candidate."""
+    """Draw held-out cases by kind of problem and prompt, and the judge's by kind of candidate."""
     r = Random(f"skills/{seed}")
     found: dict[str, list[Case]] = {}
 
@@ -113,7 +113,7 @@ def generate(engine: NanoEngine, requests: Sequence[Request]) -> None:
 
 
 def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:
-    """Number of right replies and of cases by skill, with greedy decoding."""
+    """Count right replies and cases by skill, with greedy decoding."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     engine = NanoEngine(folder)
 

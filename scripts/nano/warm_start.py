@@ -46,7 +46,7 @@ class Round:
     """Steps with an optimizer of their own, and what is in their batches."""
 
     steps: int
-    plans: int  # workflows per problem
+    shapes: int  # workflows per problem
     conversations: int
     learning_rate: float
     spread: float = 0.0  # moves the names of what is learned apart by this factor, and keeps them there
@@ -102,7 +102,7 @@ class Drawn:
 
 
 def features(solutions: Sequence[Sequence[int]]) -> Tensor:
-    """[N, d] standardised log counts of the tokens that are common in ``solutions``."""
+    """Compute [N, d] standardised log counts of the tokens that are common in ``solutions``."""
     present = Counter(token for solution in solutions for token in set(solution))
     columns = {t: i for i, t in enumerate(t for t, n in present.items() if n >= _COMMON * len(solutions))}
     found = torch.zeros(len(solutions), len(columns))
@@ -138,7 +138,7 @@ class Examples:
         return Example(prompt, domain, self.ids(solution))
 
     def written(self, shape: Shape, domain: Domain) -> tuple[str, list[int]]:
-        """The shape as a workflow, of one executor if there are several, and the places of the names that decide."""
+        """Write the shape as a workflow, of one executor if several, and the places of the names that decide."""
         source, deciding = workflow(shape, domain), [shape.draft, shape.ending]
         if self.executors:
             executor = self.r.choice(self.executors)
@@ -148,22 +148,22 @@ class Examples:
         return source, [len(self.ids(source[: source.index(f" {name}\n")])) for name in deciding]
 
     def names(self) -> tuple[Tensor, Tensor]:
-        """[groups, n] tokens of names that the policy knows, and of those that it learns: drafts and endings, or
+        """Return [groups, n] tokens of names that the policy knows, and of those that it learns: drafts and endings, or
         executors."""
         parts = [sorted({getattr(shape, of) for shape in SHAPES.values()}) for of in ("draft", "ending")]
         shapes = torch.tensor([[self.ids(f" {name}")[0] for name in names] for names in parts])
         chosen = torch.tensor([[self.ids(f" {name or DEFAULT}")[0] for name in self.executors]])
         return (shapes, chosen) if self.executors else (shapes[:0], shapes)
 
-    def draw(self, count: int, plans: int) -> Drawn:
-        """``count`` problems with ``plans`` different shapes each."""
+    def draw(self, count: int, shapes: int) -> Drawn:
+        """Draw ``count`` problems with ``shapes`` different shapes each."""
         drawn, places = Drawn(), []
         first = self.r.randrange(len(self.pools))
         for i in range(count):
             kind, number = (first + i) % len(self.pools), self.r.randrange(len(self.pools[0]))
             example = self.pools[kind][number]
             places.append(kind * len(self.pools[0]) + number)
-            for shape in self.r.sample(list(SHAPES.values()), plans):
+            for shape in self.r.sample(list(SHAPES.values()), shapes):
                 drawn.prompts.append(example.prompt)
                 source, decisions = self.written(shape, example.domain)
                 drawn.workflows.append([*self.ids(source), END_ID])
@@ -172,7 +172,7 @@ class Examples:
         return drawn
 
     def conversations(self, count: int) -> tuple[list[list[int]], list[list[int]]]:
-        """Prompts and replies of the executor's training text."""
+        """Build prompts and replies of the executor's training text."""
         prompts, replies = [], []
         kinds = [name for name in corpus.KINDS if name not in ("arithmetic", "judging", "formatting")]
         for kind in self.r.sample(kinds, count):
@@ -183,7 +183,7 @@ class Examples:
 
 
 def spread(model: Qwen3ForCausalLM, names: Tensor, factor: float) -> None:
-    """Multiplies the distances of the embeddings of ``names`` [groups, n] from the mean of their group."""
+    """Multiply the distances of the embeddings of ``names`` [groups, n] from the mean of their group."""
     weight = model.get_input_embeddings().weight
     with torch.no_grad():
         mean = weight[names].mean(1, keepdim=True)
@@ -191,14 +191,14 @@ def spread(model: Qwen3ForCausalLM, names: Tensor, factor: float) -> None:
 
 
 def misalignment(hidden: Tensor, wanted: Tensor) -> Tensor:
-    """Mean squared difference between the cosines of ``hidden`` [B, d] and those of ``wanted`` [B, e], not below 0."""
+    """Average squared differences of the cosines of ``hidden`` [B, d] and those of ``wanted`` [B, e], not below 0."""
     unit, target = F.normalize(hidden, dim=-1), F.normalize(wanted, dim=-1)
     apart = ~torch.eye(len(unit), dtype=torch.bool)
     return (unit @ unit.T - (target @ target.T).clamp(min=0))[apart].square().mean()
 
 
 def train(settings: Settings) -> Qwen3ForCausalLM:
-    """Shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``).
+    """Train; shared prefixes (the system message, each problem) are forwarded once per batch (``policy.tree``).
 
     An interrupted training continues from ``checkpoint.pt`` in the output folder.
     """
@@ -249,8 +249,8 @@ def train(settings: Settings) -> Qwen3ForCausalLM:
 
 
 def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Settings) -> tuple[Tensor, str]:
-    """The loss of one batch, and its parts in words."""
-    drawn = examples.draw(settings.problems, own.plans)
+    """Compute the loss of one batch, and write its parts in words."""
+    drawn = examples.draw(settings.problems, own.shapes)
     asked, replies = examples.conversations(own.conversations)
     tree = prefix_tree.plan(drawn.prompts + asked, drawn.workflows + replies)
     states = row_hidden(model, tree, Tree(tree.layout, kernel_for(model.device)))
@@ -259,7 +259,7 @@ def _loss(model: Qwen3ForCausalLM, examples: Examples, own: Round, settings: Set
     starts = torch.tensor([0, *map(len, drawn.workflows + replies)]).cumsum(0)
     split = int(starts[len(drawn.prompts)])
     writing, reading = losses[:split].mean(), losses[split:].sum() / max(1, len(losses) - split)
-    decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.plans]
+    decisions = (starts[: len(drawn.prompts), None] + torch.tensor(drawn.decisions))[:: own.shapes]
     apart = torch.stack([misalignment(hidden[tokens], drawn.features) for tokens in decisions.T]).mean()
     deciding = losses[decisions].mean()
     figures = f"workflows {writing:.4f} decisions {deciding:.3f} conversations {reading:.3f} misalignment {apart:.3f}"

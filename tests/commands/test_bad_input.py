@@ -207,9 +207,9 @@ def test_unusable_workflows_for_a_warm_up_are_refused(cli: CommandLine) -> None:
     rows = [json.dumps({"domain": "math", "workflow": text}) for text in (source, f"import math\n\n{source}")]
     Path("own.jsonl").write_text("\n".join(rows), encoding="utf-8")
     for file, word in {"nowhere": "nowhere", "no-workflows.jsonl": "no-workflows", "own.jsonl": "'import math"}.items():
-        settings = [f"own_workflows={file}", "look_problems=1", "workflow.prefill=true"]
+        settings = [f"own_workflows={file}", "workflow.prefill=true"]
         assert word in cli.refused("warmup", *as_options(settings))
     own = [source.replace("(self.llm)", f"(self.llm{model})") for model in (", model='strong'", ", model='weak'")]
     Path("own.jsonl").write_text("\n".join(json.dumps({"domain": "math", "workflow": text}) for text in own))
-    settings = ["own_workflows=own.jsonl", "look_problems=1", "executors.strong.description=better"]
+    settings = ["own_workflows=own.jsonl", "executors.strong.description=better"]
     assert "own.jsonl:2" in cli.refused("warmup", *as_options(settings)), "a configured executor may be named"

@@ -84,7 +84,7 @@ def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tm
 
 @pytest.mark.slow
 def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, cli: CommandLine) -> None:
-    small = {"sft_steps": 2, "workflows_per_problem": 2, "look_every": 2, "look_problems": 3, "look_samples": 1}
+    small = {"sft_steps": 2, "workflows_per_problem": 2, "look_every": 2}
     unknown = {"workflow.prompt": "full", "prompt_max_length": 4096}  # a prompt the nano policy has never seen
     chosen = run_settings(tmp_path, address, sft_learning_rate=1e-4, **small, **unknown)
     printed = cli("warmup", *as_options(chosen))
@@ -103,8 +103,10 @@ def test_a_warm_up_keeps_its_most_valid_step_and_ends_when_nothing_improves(
 ) -> None:
     losses, shares = iter([2.0, 1.0, 1.1, 1.2, 1.3, 0.0]), iter([3, 1, 2, 2, 1, 9])
     monkeypatch.setattr(WarmUp, "loss", lambda self, replies: next(losses))
-    monkeypatch.setattr("llm_as_judge.evaluation.written.look_at", lambda *_: Written(10, {"once": next(shares)}, {}))
-    chosen = run_settings(tmp_path, address, sft_steps=9, look_every=1, workflows_per_problem=1, look_problems=1)
+    monkeypatch.setattr(
+        "llm_as_judge.evaluation.written.look_at", lambda *_, samples: Written(10, {"once": next(shares)}, {})
+    )
+    chosen = run_settings(tmp_path, address, sft_steps=9, look_every=1, workflows_per_problem=1)
     said, progress = list[str](), Silent()
     monkeypatch.setattr(progress, "say", said.append)
     with pytest.raises(DataError, match="neither the held-out loss nor the valid workflows improved"):

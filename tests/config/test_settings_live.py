@@ -94,7 +94,7 @@ def test_every_setting_is_read_on_the_path_of_runs(here: Path, monkeypatch: pyte
     Path("workflows.jsonl").write_text(json.dumps(own), "utf-8")
     cold = recorder.load(
         EMBEDDED, max_problems=12, domain_ratios=MATHS, response_max_length=8, own_workflows="workflows.jsonl",
-        sft_steps=1, problems_per_step=12, workflows_per_problem=1, look_problems=1, look_samples=1, look_every=1,
+        sft_steps=1, problems_per_step=12, workflows_per_problem=1, look_every=1,
     )  # fmt: skip
     load_author(recorder.load(EMBEDDED, model__adapter=run_warmup(cold).adapter))
 

@@ -1,11 +1,11 @@
-"""``compare``: each row is the method of its name, and ablations remove a part."""
+"""Baselines, comparison and ablation: every row is the method of its name."""
 
 import asyncio
 import json
 import math
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from helpers.finished import EMBEDDED, run_settings
 from helpers.knowing import Knowing, knowing
+from helpers.rollouts import Bench, alone, problem, rollout
 
 from llm_as_judge.assembly.policy import load_author
 from llm_as_judge.commands.ablate import changed, run_ablation
@@ -22,7 +23,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.ablation import PARTS, difference, without, worths
-from llm_as_judge.evaluation.baselines import ORACLE
+from llm_as_judge.evaluation.baselines import ORACLE, Matrix, Row, measure, row, rows
 from llm_as_judge.evaluation.comparison import (
     BEST_SINGLE,
     CONSTANT,
@@ -30,16 +31,18 @@ from llm_as_judge.evaluation.comparison import (
     SELF_CONSISTENCY,
     TRAINED,
     UNTRAINED,
+    Compared,
     front,
 )
 from llm_as_judge.files import json_text
-from llm_as_judge.types import Question
-from llm_as_judge.views.terminal import ablation_table
+from llm_as_judge.types import Outcome, Question
+from llm_as_judge.views.terminal import ablation_table, comparison_table
 from llm_as_judge.workflow.enhancer import load_enhancer
 from llm_as_judge.workflow.prompt import Layer1
+from llm_as_judge.workflow.shapes import SHAPES, workflow
 
 PROBLEMS = 16
-Compared = tuple[dict[str, Any], Config, "Uneven", int]
+Finished = tuple[dict[str, Any], Config, "Uneven", int]
 
 
 @dataclass
@@ -93,7 +96,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[dict[st
         yield result, config, served, served.asked
 
 
-def test_every_row_is_the_method_of_its_name(compared: Compared) -> None:
+def test_every_row_is_the_method_of_its_name(compared: Finished) -> None:
     rows = {row["name"]: row for row in compared[0]["rows"]}
     right = {name: row["overall"] for name, row in rows.items()}
     tokens = {name: row["executor_tokens"] for name, row in rows.items()}
@@ -101,11 +104,11 @@ def test_every_row_is_the_method_of_its_name(compared: Compared) -> None:
     assert 0.4 < right["chain of thought"] < 0.75
     assert right[SELF_CONSISTENCY] > right["chain of thought"] + 0.04, "several answers and the most frequent one"
     assert tokens[SELF_CONSISTENCY] >= max(tokens[TRAINED], 2.9 * tokens["chain of thought"])
-    assert rows[SELF_CONSISTENCY]["plan"]["math"].endswith(" x answer")
+    assert rows[SELF_CONSISTENCY]["shape"]["math"].endswith(" x answer")
     assert (right[CONSTANT], tokens[CONSTANT], rows[CONSTANT]["without_operators"]) == (0, 0, 1)
     assert rows["chain of thought"]["without_operators"] == 0
     assert right["hand-written for each domain"] == right[BEST_SINGLE] == right[ORACLE] == right[PROBLEM_ORACLE] == 1
-    assert rows[BEST_SINGLE]["plan"] == {"math": "program"} and 0.2 < right["random policy"] < 0.6
+    assert rows[BEST_SINGLE]["shape"] == {"math": "program"} and 0.2 < right["random policy"] < 0.6
     assert tokens["self-refine"] > 2 * tokens["single call (IO)"]
     assert tokens[PROBLEM_ORACLE] <= tokens["hand-written for each domain"]
     assert compared[0]["problems"] == PROBLEMS and all("math" in row and "qa" not in row for row in rows.values())
@@ -127,14 +130,14 @@ def test_what_solves_nothing_is_not_on_the_pareto_front() -> None:
     assert front(rows[:1], "tokens") == []
 
 
-def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: Compared) -> None:
+def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: Finished) -> None:
     first, config, served, asked = compared
     saved = json.loads(Path(first["file"]).read_text("utf-8"))
     assert saved == json.loads(json_text(first))
-    for row, line in zip(saved["rows"], first["table"].splitlines()[2:], strict=True):
+    for own, line in zip(saved["rows"], first["table"].splitlines()[2:], strict=True):
         cells = [cell.strip() for cell in line.strip("|").split("|")]
-        assert cells[0] == row["name"] and cells[1].startswith(f"{100 * row['overall']:.1f} [")
-    (constant,) = (row["overall"] for row in saved["rows"] if row["name"] == CONSTANT)
+        assert cells[0] == own["name"] and cells[1].startswith(f"{100 * own['overall']:.1f} [")
+    (constant,) = (own["overall"] for own in saved["rows"] if own["name"] == CONSTANT)
     best = [CONSTANT] * (constant > 0) + ["hand-written for each domain"]
     assert saved["pareto_front"] == {kind: best for kind in ("tokens", "cost")}
     assert Path(first["picture"]).read_bytes()[:4] == b"\x89PNG"
@@ -142,7 +145,7 @@ def test_files_and_table_agree_and_a_second_run_asks_nothing(compared: Compared)
     assert served.asked <= asked + 2 and again["usage"].calls == 1
     assert json_text({**again, "usage": 0}) == json_text({**first, "usage": 0})
     result = asyncio.run(run_comparison(compared[1]))
-    assert [row["name"] for row in result["rows"] if row["difference"] is None] == [UNTRAINED]
+    assert [own["name"] for own in result["rows"] if own["difference"] is None] == [UNTRAINED]
     assert "untrained policy minus this" in result["table"]
 
 
@@ -161,7 +164,7 @@ def test_the_interval_is_students_over_paired_seeds_and_the_table_shows_it() -> 
 
 
 def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
-    config = load_config(EMBEDDED)
+    config = load_config(EMBEDDED, ["experience_buffer.top_k=3"])
     weights = {str(term): weight for term, weight in config.reward.reward_weights.items()}
     for part in PARTS:
         made = changed(config, without(part, weights), part, 7)
@@ -169,7 +172,7 @@ def test_every_part_can_be_removed_from_the_shipped_configuration() -> None:
         assert made.training.seed == 7 and made.output.run_name.endswith("seed7")
         assert bool(prompt.system) is (part != "layer1")
         assert bool(load_enhancer(made.workflow).instructions) is (part != "layer2")
-        assert made.experience_buffer.enabled is (part != "buffer")
+        assert bool(made.experience_buffer.top_k) is (part != "buffer")
         assert ("2+2?" in prompt.user) is (part != "problem")
         assert made.training.shuffle_rewards is (part == "rewards")
         gone = [term for term, weight in made.reward.reward_weights.items() if not weight]
@@ -198,3 +201,82 @@ async def test_an_ablation_trains_and_resumes(address: str, tmp_path: Path, monk
     assert result["file"] == str(tmp_path / "results/ablation_grpo_mixed.json") and Path(result["file"]).exists()
     monkeypatch.setattr("llm_as_judge.commands.ablate._trained", None)  # finished runs are not trained again
     assert json_text(await run_ablation(config, ["buffer"], 1)) == json_text(result)
+
+
+FOUR = [problem("m1", "math"), problem("m2", "math"), problem("c1", "code"), problem("q1", "qa")]
+TOKENS = {"direct": 10, "program": 20, "answer_vote": 60}
+
+
+def matrix(**right: Sequence[bool | None]) -> Matrix:
+    found = {}
+    for shape, marks in right.items():
+        ran = [rollout(p, mark, shape=shape, tokens=TOKENS[shape]) for p, mark in zip(FOUR, marks, strict=True)]
+        found[shape] = alone(ran)
+    return Matrix(found)
+
+
+#                            m1     m2     c1     q1
+MATRIX = matrix(direct=  (True,  False, False, False),
+                program= (True,  True,  False, False),
+                answer_vote=    (False, False, True,  True))  # fmt: skip
+
+
+def by_name(made: Matrix) -> dict[str, Row]:
+    return {row.name: row for row in rows(made)}
+
+
+def test_every_row_is_what_its_name_says_without_unscored_answers() -> None:
+    assert MATRIX.accuracies()["program"] == {"math": 1, "code": 0, "qa": 0}
+    made = by_name(MATRIX)
+    single = made["single call everywhere"]
+    assert (single.overall.value, single.tokens, set(single.shape.values())) == (0.25, 10, {"direct"})
+    assert (single.overall.low, single.overall.high) == pytest.approx((0.0456, 0.6994), abs=5e-5)
+    # m1 2/3, m2 1/3, c1 1/3, q1 1/3: the mean over shapes, then over problems
+    drawn = made["random policy"]
+    assert (drawn.overall.value, drawn.tokens) == (pytest.approx(5 / 12), 30)
+    assert {d: e.value for d, e in drawn.domains.items()} == pytest.approx({"math": 0.5, "code": 1 / 3, "qa": 1 / 3})
+    oracle = made["per-domain oracle"]
+    assert oracle.shape == {"math": "program", "code": "answer_vote", "qa": "answer_vote"}
+    assert (oracle.overall.value, oracle.tokens) == (1.0, (20 + 20 + 60 + 60) / 4)
+    best = by_name(matrix(direct=(True, False, False, False), answer_vote=(False, True, True, True)))
+    everywhere = best["best single workflow everywhere"]
+    assert (set(everywhere.shape.values()), everywhere.overall.value, everywhere.tokens) == ({"answer_vote"}, 0.75, 60)
+    assert [row.name for row in rows(matrix(direct=(True, False, False, False)))] == ["single call everywhere"]
+    assert rows(Matrix({})) == [], "nothing was measured"
+    found = by_name(matrix(direct=(True, None, False, False), answer_vote=(False, True, False, True)))
+    # m1 1/2, m2 1 (direct was unscored), c1 0, q1 1/2
+    assert found["random policy"].overall.value == pytest.approx(1 / 2)
+    found = by_name(matrix(direct=(None, None, None, None), program=(True, True, False, False)))
+    for name in ("per-domain oracle", "best single workflow everywhere"):
+        assert set(found[name].shape.values()) == {"program"}
+
+
+def test_the_table_tells_lint_valid_workflows_from_those_that_ran_to_an_answer() -> None:
+    ended: list[tuple[bool | None, Outcome]] = [
+        (True, "finished"),
+        (False, "invalid"),
+        (False, "raised"),
+        (None, "fault"),
+    ]
+    groups = alone([rollout(p, right, outcome=end) for p, (right, end) in zip(FOUR, ended, strict=True)])
+    made = Compared(row("policy", groups), None)
+    headings, _, line = ([c.strip() for c in li.split("|")] for li in comparison_table([made]).splitlines())
+    cells = dict(zip(headings, line, strict=True))
+    assert [cells[name] for name in ("lint-valid %", "ran to an answer %", "no operator %")] == ["67", "25", "0"]
+    assert made.as_json()["lint_valid"] == 2 / 3
+
+
+async def test_every_shape_runs_on_every_problem() -> None:
+    def answer(source: str, question: Question) -> str:
+        return f"answer {question.id}" if source == workflow(SHAPES["answer_vote"], question.domain) else "?"
+
+    bench, seen = Bench(answer), list[tuple[int, int]]()
+    made = await measure(FOUR, bench.parts(), lambda *done: seen.append(done))
+    assert seen == [(done, len(SHAPES)) for done in range(1, len(SHAPES) + 1)] and list(made.evaluations) == list(
+        SHAPES
+    )
+    assert sorted(bench.runs) == sorted(
+        (workflow(shape, p.question.domain), p.question.id) for shape in SHAPES.values() for p in FOUR
+    )
+    assert made.accuracies()["answer_vote"] == {"math": 1.0, "code": 1.0, "qa": 1.0}
+    assert made.accuracies()["direct"] == {"math": 0.0, "code": 0.0, "qa": 0.0}

@@ -24,16 +24,16 @@ def rollout(
     of: types.Problem,
     correct: bool | None,
     *,
-    plan: str = "direct",
+    shape: str = "direct",
     tokens: int = 10,
     outcome: types.Outcome | None = None,
     text: str | None = None,
     answer: str = "an answer",
 ) -> types.Rollout:
-    """A rollout of ``plan`` with ``tokens`` executor tokens; unscored ones are faults unless ``outcome`` is given."""
+    """A rollout of ``shape`` with ``tokens`` executor tokens; unscored ones are faults unless ``outcome`` is given."""
     call = types.OperatorCall("Custom", {}, {}, (types.Exchange("", "", "stop", tokens - 3, 3, 0.0, 0.1),))
     outcome = outcome or ("fault" if correct is None else "finished")
-    source = workflow(SHAPES[plan], of.question.domain) if text is None else text
+    source = workflow(SHAPES[shape], of.question.domain) if text is None else text
     metric = metric_of(of.question)
     given = answer if outcome == "finished" else None
     found = {} if correct is None else scores(metric, given, of.question, of.reference)

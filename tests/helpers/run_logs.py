@@ -23,10 +23,10 @@ HOSTILE = f"{SCRIPT} {RIGHT_TO_LEFT} NUL[\x00] half[\ud800] </style></textarea><
 
 
 def told(
-    of: Problem, correct: bool | None, *, plan: str = "answer", reply: str = "", text: str | None = None
+    of: Problem, correct: bool | None, *, shape: str = "answer", reply: str = "", text: str | None = None
 ) -> Rollout:
     """A rollout with one operator call of one exchange; a wrong one was judged by a model."""
-    made = rollout(of, correct, plan=plan, text=text, answer=reply or "an answer")
+    made = rollout(of, correct, shape=shape, text=text, answer=reply or "an answer")
     exchange = Exchange(f"Asked: {of.question.text}", reply or f"Reply to {of.question.id}", "stop", 90, 10, 0.5, 0.2)
     call = OperatorCall("AnswerGenerate", {"input": of.question.text}, {"answer": reply}, (exchange,), 0.3)
     terms = {"correctness": 10.0 if correct else -5.0, "format": 7.5}

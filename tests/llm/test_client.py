@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -227,7 +228,7 @@ QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your 
 
 
 async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help() -> None:
-    """That a reply is given after failures that pass is in judging/test_faults."""
+    """That a reply is given after failures that pass is in judging/test_judge."""
     wrong = []
     for status, text, cause, requests in [
         (401, "bad key", "key", 1), (403, "not yours", "key", 1), (402, "pay first", "quota", 1),
@@ -250,18 +251,14 @@ async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help
 async def test_no_reply_ends_in_anything_but_a_provider_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llm_as_judge.llm.client._LONGEST_REPLY", 1 << 20)
 
-    async def endless(request: web.Request) -> web.StreamResponse:
+    async def endless(request: web.Request, size: int = 100_000, pause: float = 0.0) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         while True:
-            await response.write(b" " * 100_000)
+            await response.write(b" " * size)
+            await asyncio.sleep(pause)
 
-    async def drip(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        while True:
-            await response.write(b" ")
-            await asyncio.sleep(0.02)
+    drip = partial(endless, size=1, pause=0.02)
 
     def reply(text: str | bytes, **headers: str) -> Script:
         names = {name.replace("_", "-"): value for name, value in headers.items()}

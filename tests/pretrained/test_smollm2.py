@@ -62,7 +62,7 @@ def warmed(folder: Path) -> Path:
     run(
         "warmup", folder, own_workflows=folder / "own.jsonl",
         sft_steps=STEPS, sft_learning_rate=2e-3, problems_per_step=1, workflows_per_problem=3,
-        look_every=STEPS, look_problems=2,
+        look_every=STEPS,
     )  # fmt: skip
     return folder / "checkpoints/smollm2/laptop_warmup"
 

@@ -82,7 +82,7 @@ UPDATES: dict[str, dict[str, Any]] = {
     "plain": {"importance_sampling": "off"},
     "kl, importance weights": {"beta": 0.3, "importance_sampling": "token_truncate", "importance_sampling_cap": 1.1},
     "gspo, two epochs": {"loss_type": "gspo", "ppo_epochs": 2, "beta": 0.1, "warmup_steps": 3, "weight_decay": 0.1},
-    "stale": {"stale_policy": "behaviour", "loss_type": "dapo"},
+    "stale": {"importance_sampling": "off", "loss_type": "dapo"},
 }
 
 
@@ -150,7 +150,7 @@ class EvenJudge:
 
 def trainer_of(servers: ExitStack, own: World, folder: Path, *more: str) -> Trainer:
     url = servers.enter_context(tinker_server(own))
-    config = config_of(url, "loss_reduction=sum", *more)
+    config = config_of(url, *more)
     policy = TinkerPolicy(config, say=lambda line: None)
     training = TrainingConfig(
         rollout_batch_size=2, num_return_sequences_in_group=4, learning_rate=1e-2, response_max_length=8, save_every=2
@@ -276,7 +276,7 @@ def test_warm_up_training_and_their_cost(servers: ExitStack, here: Path) -> None
     less = (
         "max_problems=12", "domain_ratios={math: 1, code: 0, qa: 0}", "sft_steps=2", "problems_per_step=2",
         "look_every=2",
-        "workflows_per_problem=2", "look_problems=1", "look_samples=1", "rollout_batch_size=1", "eval_problems=2",
+        "workflows_per_problem=2", "rollout_batch_size=1", "eval_problems=2",
         "num_return_sequences_in_group=2", "max_steps=1", "evaluation.baselines=none", "enough_valid=1",
         "engine.price_per_million_input=1", "engine.price_per_million_output=2", "engine.price_per_million_training=4",
     )  # fmt: skip

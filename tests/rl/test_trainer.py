@@ -190,7 +190,7 @@ async def test_step_and_rollouts_are_logged(tmp_path: Path) -> None:
     step = events.of("step")[0]
     assert step["accuracy"] == sum(right) / 24 == report.accuracy
     assert step["truncated"] == sum(r["completion"]["finish_reason"] == "length" for r in rollouts) / 24 > 0
-    assert step["kl"] is None  # not measured is null, not NaN
+    assert step["kl"] is None and step["temperature"] == 1.0  # not measured is null, not NaN
     assert set(step["seconds"]) == {"prompt", "sync", "generate", "execute", "update"}
     assert step["domain_accuracy"].keys() == {"math", "qa"}
     by_group = [sum(e["advantage"] for e in events.of("rollout")[i : i + 6]) for i in range(0, 24, 6)]

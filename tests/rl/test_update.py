@@ -64,11 +64,10 @@ def test_differences_of_the_engine_are_corrected_and_counted() -> None:
 def test_the_ratio_of_stale_completions_is_against_their_sampling_logprobs() -> None:
     completions = batch(fresh(), 0.5)
     stale = [replace(c, policy_version=-1) for c in completions]
-    settings: dict[str, Any] = {"stale_policy": "behaviour", "importance_sampling": "token_truncate"}
-    report, _ = update(fresh(), stale, importance_sampling_cap=1.01, **settings)
+    report, _ = update(fresh(), stale, importance_sampling_cap=1.01, importance_sampling="off")
     assert report.clip_fraction > 0.0
     assert report.corrected == 0.0  # the ratio contains the correction
-    mixed, _ = update(fresh(), [stale[0], *completions[1:]], stale_policy="behaviour")
+    mixed, _ = update(fresh(), [stale[0], *completions[1:]], importance_sampling="off")
     assert 0.0 < mixed.clip_fraction < report.clip_fraction
 
 

@@ -236,56 +236,9 @@ async def _described(sandbox: Sandbox) -> Any:
     return sandbox.describe()
 
 
-#: As many and as large calls as are taken, half a message of the largest size, and never an end.
-HEAVY = TABLES["HEAVY"]
-
-SCRIPT = """
-import asyncio, json, os, sys
-from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
-from llm_as_judge.sandbox import limits
-from llm_as_judge.sandbox.host import OperatorParameters, Sandbox
-from llm_as_judge.types import Question
-
-kept, release = [], asyncio.Event()
-
-def megabytes():  # of this moment: the peak of a process that was just started is its parent's
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-async def call(name, init, arguments):
-    kept.append(arguments)
-    await release.wait()
-    return {"response": ""}
-
-async def main():
-    limits.CONCURRENT_CALLS = 24
-    workflow = WorkflowConfig()
-    async with Sandbox(SandboxConfig(wall_seconds=60.0)) as sandbox:
-        before = megabytes()
-        runs = [
-            asyncio.create_task(sandbox.run_workflow(
-                sys.argv[1], Question("q", "", "qa"), workflow, call, {"Custom": OperatorParameters(("input",))}))
-            for _ in range(64)
-        ]
-        while len(kept) < 64 * 24 and not any(run.done() for run in runs):
-            await asyncio.sleep(0.05)
-        grown = last = -1
-        while grown < 0 or grown > last:  # until the half messages have come
-            last = grown
-            await asyncio.sleep(3)
-            grown = megabytes() - before
-        for run in runs:
-            run.cancel()
-        await asyncio.gather(*runs, return_exceptions=True)
-        print(json.dumps([len(kept), grown]))
-
-asyncio.run(main())
-"""
-
-
 @pytest.mark.slow
 def test_64_workflows_at_once_make_the_host_hold_no_more_than_is_stated() -> None:
-    done = program(sys.executable, "-c", SCRIPT, HEAVY)
+    done = program(sys.executable, "-c", TABLES["SCRIPT"], TABLES["HEAVY"])
     assert done.returncode == 0, done.stderr[-1000:]
     calls, megabytes = json.loads(done.stdout)
     assert calls == 64 * 24

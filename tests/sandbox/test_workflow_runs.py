@@ -192,7 +192,7 @@ def test_workflows_whose_operators_run_code_do_not_block_each_other() -> None:
         ]
         return list(await asyncio.gather(*runs))
 
-    assert [r.answer for r in in_sandbox(work, max_workflows=2, max_code_runs=2)] == ["5"] * 6
+    assert [r.answer for r in in_sandbox(work, max_code_runs=2)] == ["5"] * 6
 
 
 def test_tasks_that_a_workflow_leaves_behind_are_not_waited_for(run: Run) -> None:

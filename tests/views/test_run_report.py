@@ -27,10 +27,10 @@ from llm_as_judge.views.report import code, report_page, text
 NONE = Path("none.json")
 
 
-def planned(id: str, plan: str, correct: bool = True) -> Group:
-    """A group of one rollout of a plan of the catalogue."""
+def planned(id: str, shape: str, correct: bool = True) -> Group:
+    """A group of one rollout of a shape of the catalogue."""
     of = group(id).problem
-    return Group(of, (told(of, correct, plan=plan),))
+    return Group(of, (told(of, correct, shape=shape),))
 
 
 def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_p
 
 def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> None:
     of = group("a").problem
-    best = replace(told(of, True, plan="program"), reward=replace(told(of, True).reward, total=9.9))
+    best = replace(told(of, True, shape="program"), reward=replace(told(of, True).reward, total=9.9))
     refused = Execution("invalid", None, error="no class")
     invalid = [replace(told(of, False, text=f"x = {n}"), execution=refused) for n in (1, 2)]
     groups = [Group(of, (told(of, True), told(of, True), best, *invalid)), group("b", None, False)]

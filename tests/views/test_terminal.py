@@ -68,7 +68,7 @@ def test_progress_shows_bars_and_in_a_file_a_line_a_minute(monkeypatch: pytest.M
         assert terminal or lines == [f"warm-up: {n} of 10, about {m} min left" for n, m in ((4, 2), (7, 1))]
 
 
-def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shapes() -> None:
+def test_the_tables_show_percent_with_intervals_learned_and_frequent_shapes() -> None:
     half, open_ = Estimate(0.5, 0.402, 0.598, 100), Estimate(math.nan, 0, 1, 0)
     domains = {"math": Estimate(1.0, 0.51, 1.0, 4), "qa": open_}
     trained = SimpleNamespace(overall=half, score=None, domains=domains, valid_rate=half, tokens=123.4)
@@ -80,8 +80,8 @@ def test_the_tables_show_percent_with_intervals_learned_plans_and_frequent_shape
     scored = SimpleNamespace(**{**vars(trained), "score": half, "overall": Estimate(0.5, 0.402, 0.598, 100, 3)})
     text = shown(views.result_table({"trained policy": scored, "random policy": drawn}, 100))  # type: ignore[dict-item]
     assert row(text, "trained") == [*cells, "50.0 [40-60]", "3"] and row(text, "random")[-2:] == ["-", "0"]
-    plans = shown(views.plans_table({"program": {"math": 0.9, "code": 0.0}}, {"math": "program"}))
-    assert row(plans, "program") == ["program", "90*", "0"]
+    shapes = shown(views.single_shapes_table({"program": {"math": 0.9, "code": 0.0}}, {"math": "program"}))
+    assert row(shapes, "program") == ["program", "90*", "0"]
     text = shown(views.shapes_table({"math": {"invalid": 1, "A": 3}}, {"math": {"A": 1, "B": 6, "C": 2, "D": 1}}))
     assert "75 % A" in text and "25 % invalid" in text
     assert text.index("60 % B") < text.index("20 % C") < text.index("10 % A") and " D" not in text

@@ -227,6 +227,6 @@ def test_self_consistency_costs_what_the_policys_executors_cost(monkeypatch: pyt
     Path("one.jsonl").write_text((EXAMPLE / "problems.jsonl").read_text("utf-8").splitlines()[-1], "utf-8")
     config = load_config(EXAMPLE / "config.yaml", ["workflow.operators=[AnswerGenerate]"])
     result = asyncio.run(run_comparison(config, data=Path("one.jsonl")))
-    voted = [(row["plan"], row["cost"]) for row in result["rows"] if row["name"] == "self-consistency"]
+    voted = [(row["shape"], row["cost"]) for row in result["rows"] if row["name"] == "self-consistency"]
     assert voted == [({"math": "3 x answer"}, pytest.approx(9e-6))]
     assert result["usage_by_executor"]["executors.strong"].calls == 2

@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
 from helpers.tables import tables
 from helpers.workflows import CODE, QUESTION, SQUARE, linted, workflow
 from running import Run, Script
 
+from llm_as_judge.errors import DataError
 from llm_as_judge.operators.catalog import OPERATORS, PUBLISHED
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
@@ -134,3 +136,13 @@ def test_a_constructor_gets_what_its_parameters_name_and_may_not_ask_for_more(ru
         refused, failed = (run(constructed(parameters, "pass"), linted=linted) for linted in (True, False))
         assert [f.code for f in refused.findings] == ["W106"], parameters
         assert "Workflow.__init__ asks for" in failed.error, parameters
+
+
+def test_a_workflow_is_read_from_a_folder_or_a_file(graphs: Path, tmp_path: Path) -> None:
+    folder = graphs / "folders/metagpt_gsm8k"
+    assert read_workflow(folder) == read_workflow(folder / "graph.py")
+    assert "STEPS_PROMPT" in read_workflow(folder).prompt
+    (tmp_path / "alone.py").write_text("class Workflow: ...")
+    assert read_workflow(tmp_path / "alone.py").prompt == ""
+    with pytest.raises(DataError, match=r"no graph\.py in it"):
+        read_workflow(tmp_path)

@@ -25,7 +25,7 @@ def is_row(row: Sequence[str]) -> bool:
 
 
 def from_row(row: Sequence[str]) -> Record | DataError:
-    """A CSV row in the hub's shape, or why there is none."""
+    """Turn a CSV row into the hub's shape, or say why there is none."""
     if len(row) != 6:
         return DataError(f"an MMLU row has 6 columns (question, 4 choices, letter), got {len(row)}")
     return {"question": row[0], "choices": list(row[1:5]), "answer": row[5].strip(), "subject": ""}
@@ -80,7 +80,7 @@ def _parse_commonsenseqa(record: Record) -> Problem:
 
 
 def _concept(record: Record) -> str:
-    """CommonsenseQA's own records name the concept that they are about."""
+    """Return the concept that CommonsenseQA's own records are about."""
     question = record.get("question")
     return "" if "question_concept" in (question if isinstance(question, dict) else record) else OTHER
 

@@ -85,7 +85,7 @@ def parse_livecodebench(record: Record) -> Problem:
 def _problem(
     dataset: str, id_: object, record: Record, text: str, function: str | None, public: Sequence[Record], cases: str
 ) -> Problem:
-    """The problem whose hidden tests are the pairs of ``cases``, an expression; ``function`` None: a whole program."""
+    """Make the problem whose hidden tests are the pairs of ``cases``, an expression; ``function`` None: a program."""
     name, starter = str(function or PROGRAM), str(record.get("starter_code") or "").rstrip()
     read, compare = (value_case, same_value) if function else (text_case, same_output)
     if starter:
@@ -108,7 +108,7 @@ def _problem(
 
 
 def _packed(cases: Sequence[Any]) -> str:
-    """An expression of Python for pairs; sets of them have many megabytes."""
+    """Write an expression of Python for pairs; sets of them have many megabytes."""
     for case in cases:
         if not isinstance(case, dict) or not all(isinstance(case.get(side), str) for side in ("input", "output")):
             raise DataError(f"a test must have 'input' and 'output' as text, got {short(case)}")
@@ -117,19 +117,19 @@ def _packed(cases: Sequence[Any]) -> str:
 
 
 def _is_example(case: Record, text: str) -> bool:
-    """Whether lines of a text show the input, a heading with the word output, and the output."""
+    """Tell whether lines of a text show the input, a heading with the word output, and the output."""
     given, wanted = (r"\s+".join(map(re.escape, case[side].split())) for side in ("input", "output"))
     example = rf"(?m)^\s*{given}\s*\n.*\b(?i:output)\b.*\n\s*{wanted}\s*$"
     return len(example) <= 2 * len(text) and re.search(example, text) is not None
 
 
 def text_case(case: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """A program's arguments and what it prints; runs with the tests, as text, like those below."""
+    """Read a program's arguments and what it prints; runs with the tests, as text, like those below."""
     return [case["input"] + ""], "\n".join(map(str.strip, case["output"].strip().split("\n")))
 
 
 def value_case(case: Mapping[str, Any]) -> tuple[list[Any], Any]:
-    """A function's arguments and value; keys that are all whole numbers are numbers."""
+    """Read a function's arguments and value; keys that are all whole numbers are numbers."""
 
     def keys(value: dict[str, Any]) -> dict[Any, Any]:
         return {int(key): x for key, x in value.items()} if all(map(str.isdecimal, value)) else value
@@ -139,7 +139,7 @@ def value_case(case: Mapping[str, Any]) -> tuple[list[Any], Any]:
 
 
 def same_output(said: Any, wanted: str, lenient: bool) -> bool:
-    """Whether a program prints what is wanted."""
+    """Tell whether a program prints what is wanted."""
 
     def same(one: str, other: str) -> bool:
         words = [*zip(one.split(), other.split(), strict=True)]
@@ -156,7 +156,7 @@ def same_output(said: Any, wanted: str, lenient: bool) -> bool:
 
 
 def same_value(said: Any, right: Any, lenient: bool) -> bool:
-    """Whether a function returns what is wanted."""
+    """Tell whether a function returns what is wanted."""
     said = [*said] if isinstance(said, tuple) else said
     if lenient and said != right and isinstance(right, list) and right:  # in APPS a value may be in a list of its own
         right, said = right[0], [[*x] if isinstance(x, tuple) else x for x in said] if isinstance(said, list) else said

@@ -11,7 +11,7 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
-    """One question with all its paragraphs. ``supporting_facts`` would reveal the distractors and is not used."""
+    """Parse one question with all its paragraphs. ``supporting_facts`` would reveal the distractors and is not used."""
     text, answer = text_of(record, "question"), text_of(record, "answer")
     id_ = given_id("hotpotqa", record.get("_id") or record.get("id"), text)
     context = "\n".join(_paragraphs(record))

@@ -57,7 +57,7 @@ _RESULT = re.compile(r"(?:#\s*)?(?:={1,3}>|-+>|={1,2}|➞|→|returns?\b|should 
 
 
 def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
-    """``assert call == result`` for every example of the docstring whose result is a literal."""
+    """Write ``assert call == result`` for every example of the docstring whose result is a literal."""
     lines = (ast.get_docstring(function) or "").split("\n")
     asserts: dict[str, None] = {}
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -74,7 +74,7 @@ def _examples(function: ast.FunctionDef, wrong: Sequence[str]) -> list[str]:
 
 
 def _call(text: str) -> tuple[str | None, str]:
-    """The call with literal arguments that ``text`` begins with, or None, and the text after it."""
+    """Return the call with literal arguments that ``text`` begins with, or None, and the text after it."""
     for end in (i for i, char in enumerate(text, 1) if char == ")"):
         try:
             (statement,) = quiet_parse(text[:end]).body
@@ -89,7 +89,7 @@ def _call(text: str) -> tuple[str | None, str]:
 
 
 def _literal(text: str) -> str | None:
-    """``text`` as a literal, or the literal that it ends with, as in ``19 - 5 - 6 = 8``."""
+    """Read ``text`` as a literal, or the literal that it ends with, as in ``19 - 5 - 6 = 8``."""
     for candidate in (text, text.rstrip("."), text.rpartition(" = ")[2]):
         candidate = {"true": "True", "false": "False"}.get(candidate, candidate)
         try:

@@ -25,7 +25,7 @@ def parse_gsm8k(record: Record) -> Problem:
 
 
 def parse(record: Record) -> Problem:
-    """One record; its ``answer``, if it has one, is right, whatever the solution's box says."""
+    """Parse one record; its ``answer``, if it has one, is right, whatever the solution's box says."""
     problem, given = text_of(record, "problem"), record.get("answer")
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         given = str(given)
@@ -36,7 +36,7 @@ def parse(record: Record) -> Problem:
 
 
 def _golds(record: Record) -> tuple[str, ...]:
-    """The solution, or the answer if the solution has no box."""
+    """Return the solution, or the answer if the solution has no box."""
     solution = optional_text(record, "solution")
     return (solution,) if last_boxed(solution) else parse(record).reference.answers
 

@@ -32,7 +32,7 @@ def parse(record: Record) -> Problem:
 
 
 def split_of(record: Record) -> str:
-    """The published split of a task, given by its number (Austin et al. 2021, §2.1)."""
+    """Return the published split of a task, given by its number (Austin et al. 2021, §2.1)."""
     number = _task_id(record)
     return "prompt" if number <= 10 else "test" if number <= 510 else "validation" if number <= 600 else "train"
 

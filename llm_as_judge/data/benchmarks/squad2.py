@@ -14,14 +14,14 @@ from llm_as_judge.types import Problem, Question, Reference
 
 
 def flatten(article: Record) -> Iterator[Record]:
-    """Questions of one nested article, each with its paragraph's ``context``."""
+    """Yield questions of one nested article, each with its paragraph's ``context``."""
     for paragraph in list_of(article, "paragraphs", dict):
         for question in list_of(paragraph, "qas", dict):
             yield {**question, "context": text_of(paragraph, "context")}
 
 
 def parse(record: Record) -> Problem:
-    """One flat question. Every annotator's answer is a reference."""
+    """Parse one flat question. Every annotator's answer is a reference."""
     text, context = text_of(record, "question"), text_of(record, "context")
     answers = dict.fromkeys(_annotated(record))
     unanswerable = record.get("is_impossible", not answers)
@@ -35,7 +35,7 @@ def parse(record: Record) -> Problem:
 
 
 def _annotated(record: Record) -> list[str]:
-    """Answers of all annotators. ``plausible_answers`` are wrong answers and are not read."""
+    """Collect the answers of all annotators. ``plausible_answers`` are wrong answers and are not read."""
     raw = record.get("answers")
     texts = raw.get("text") if isinstance(raw, dict) else raw
     if not isinstance(texts, list):

@@ -41,7 +41,7 @@ NAMES = (
 
 
 def role(module: str) -> Role | None:
-    """The role of a module for a graph; None for a path that is not AFlow's."""
+    """Return the role of a module for a graph; None for a path that is not AFlow's."""
     first, *_ = parts = module.split(".", _MOST_PARTS)
     if len(parts) > _MOST_PARTS:
         return None
@@ -50,7 +50,7 @@ def role(module: str) -> Role | None:
 
 
 def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection[str]) -> tuple[str, ...] | None:
-    """The list of parameters that a call gives exactly; None if there is no such list."""
+    """Return the list of parameters that a call gives exactly; None if there is no such list."""
     for parameters in map(tuple, forms):
         if positional + len(keywords) == len(parameters) and set(keywords) == set(parameters[positional:]):
             return parameters
@@ -58,7 +58,7 @@ def form(forms: Iterable[Collection[str]], positional: int, keywords: Collection
 
 
 def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Import | ast.ImportFrom, ast.alias, str, str]]:
-    """Statement, alias, module and name of each import; the name is ``""`` for the module, ``*`` for all in it."""
+    """Yield statement, alias, module and name of each import; name ``""`` is the module, ``*`` all in it."""
     for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -72,7 +72,7 @@ def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[ast.Import | ast.ImportF
 
 
 def absolute(node: ast.ImportFrom) -> str:
-    """The module of ``from ... import``; relative ones start at the graph's package."""
+    """Resolve the module of ``from ... import``; relative ones start at the graph's package."""
     if not node.level:
         return node.module or ""
     parents = PACKAGE.split(".")
@@ -80,7 +80,7 @@ def absolute(node: ast.ImportFrom) -> str:
 
 
 def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:
-    """Every known module that is imported among the nodes of a text, with the packages that contain it."""
+    """Find every known module that is imported among the nodes of a text, with the packages that contain it."""
     found: dict[str, Role] = {module: kind for _, _, module, _ in imports(nodes) if (kind := role(module))}
     for module in list(found):
         while "." in module:
@@ -90,7 +90,7 @@ def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:
 
 
 def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list[Kind], dict[str, Kind]]:
-    """Positional and keyword arguments for a constructor with these parameters (without ``self``).
+    """List positional and keyword arguments for a constructor with these parameters (without ``self``).
 
     Known names get their value, others keep their default, ``*args`` and ``**kwargs`` get the rest of AFlow's three.
     Raises ``TypeError`` for an unknown parameter without a default.

@@ -41,7 +41,7 @@ class ConfinementPlan:
 
 
 def plan(mode: str, without: int = 0) -> ConfinementPlan:
-    """The layers of ``mode`` that work here, without the bits in ``without``; ``OSError`` if Landlock fails."""
+    """Plan the layers of ``mode`` that work here, without the bits in ``without``; ``OSError`` if Landlock fails."""
     layers = RLIMITS
     if sys.platform == "linux":
         layers |= NO_NEW_PRIVS
@@ -64,7 +64,7 @@ def plan(mode: str, without: int = 0) -> ConfinementPlan:
 
 
 def layer_names(bits: int, landlock_abi: int = 0) -> tuple[str, ...]:
-    """Names of the layers in ``bits``, with the version of Landlock."""
+    """Name the layers in ``bits``, with the version of Landlock."""
     names = [name for i, name in enumerate(LAYERS) if bits >> i & 1]
     return tuple(f"{name} {landlock_abi}" if name == "landlock" else name for name in names)
 
@@ -129,7 +129,7 @@ def _limit(kind: int, soft: int, hard: int) -> None:
 
 
 def _can_change_uid() -> bool:
-    """Whether CAP_SETUID and CAP_SETGID are effective; containers may have dropped them."""
+    """Tell whether CAP_SETUID and CAP_SETGID are effective; containers may have dropped them."""
     if sys.platform != "linux":
         return False
     sets = ctypes.create_string_buffer(24)  # effective, permitted, inheritable: twice, the low words first

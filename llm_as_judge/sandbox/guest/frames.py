@@ -52,7 +52,7 @@ class Decoder:
         self._buffer += data
 
     def next(self, values: int = VALUES) -> dict[str, Any] | None:
-        """The next message, None until it is complete. Raises ``FrameError``; see ``decode``."""
+        """Return the next message, None until it is complete. Raises ``FrameError``; see ``decode``."""
         if len(self._buffer) < HEADER.size:
             return None
         end = HEADER.size + HEADER.unpack_from(self._buffer)[0]
@@ -67,13 +67,13 @@ class Decoder:
 
 
 def encode(message: Any) -> bytes:
-    """One frame; raises ``TypeError``, ``ValueError`` or ``RecursionError`` for values that JSON cannot hold."""
+    """Encode one frame; raises ``TypeError``, ``ValueError`` or ``RecursionError`` for values that JSON cannot hold."""
     body = json.dumps(message).encode()
     return HEADER.pack(len(body)) + body
 
 
 def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
-    """The message of a frame's body, with unpaired surrogates replaced.
+    """Decode the message of a frame's body, with unpaired surrogates replaced.
 
     Raises ``FrameTooLong`` for more than ``values`` values, before any object is created, and ``FrameError`` for what
     is nested more than ``DEPTH`` deep or no JSON object.
@@ -92,7 +92,7 @@ def decode(body: bytes, values: int = VALUES) -> dict[str, Any]:
 
 
 def _check_size(body: bytes, values: int) -> None:
-    """Every value but the first, and every key, follows a bracket, a comma or a colon; an empty list counts as two."""
+    """Check signs: each value but the first, and each key, follows a bracket, comma or colon; an empty list is two."""
     if sum(map(body.count, _MARKS)) <= values and body.count(b"[") + body.count(b"{") <= DEPTH:
         return  # even if all of them are outside of strings
     count = depth = deepest = 0
@@ -111,7 +111,7 @@ def _check_size(body: bytes, values: int) -> None:
 
 
 def size(message: Any) -> tuple[int, int]:
-    """Memory in bytes that a decoded message takes, and its number of values and keys."""
+    """Measure memory in bytes that a decoded message takes, and its number of values and keys."""
     stack, memory, count = [message], 0, 0
     while stack:
         part = stack.pop()

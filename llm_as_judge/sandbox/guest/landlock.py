@@ -32,20 +32,20 @@ _ATTRIBUTE_BYTES = {1: 8, 4: 16, 6: 24}
 
 
 def abi() -> int:
-    """The kernel's Landlock version, 0 if it is missing or disabled."""
+    """Return the kernel's Landlock version, 0 if it is missing or disabled."""
     if sys.platform != "linux":
         return 0
     return max(0, _call(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(_CREATE_RULESET_VERSION)))
 
 
 def attributes(version: int) -> bytes:
-    """Attributes of a ruleset that withholds everything that this ABI can, packed for the kernel."""
+    """Pack the attributes of a ruleset that withholds everything that this ABI can, for the kernel."""
     fields = [sum(r for since, r in t.items() if since <= version) for t in (_FILE_RIGHTS, _TCP_RIGHTS, _SCOPES)]
     return struct.pack("=QQQ", *fields)[: max(size for since, size in _ATTRIBUTE_BYTES.items() if since <= version)]
 
 
 def ruleset(version: int) -> int:
-    """Descriptor (10 or above) of the ruleset for children of this interpreter; raises ``OSError``."""
+    """Open the ruleset for children of this interpreter; returns a descriptor (10 or above). Raises ``OSError``."""
     packed = attributes(version)
     low = _call(_CREATE_RULESET, packed, ctypes.c_size_t(len(packed)), ctypes.c_uint(0))
     if low < 0:
@@ -74,7 +74,7 @@ def restrict_self(descriptor: int) -> None:
 
 
 def own_libraries() -> list[str]:
-    """The interpreter's own shared libraries."""
+    """Find the interpreter's own shared libraries."""
     return glob.glob(f"{glob.escape(sysconfig.get_config_var('LIBDIR') or '')}/lib*.so*")
 
 
@@ -103,7 +103,7 @@ def _call(number: int, *arguments: object) -> int:
 
 @functools.cache
 def libc() -> ctypes.CDLL:
-    """The C library, with ``ctypes.get_errno``."""
+    """Load the C library, with ``ctypes.get_errno``."""
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library

@@ -15,7 +15,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def probe(host_pid: int, host_file: str, descriptors: int) -> dict[str, str]:
-    """Result of each attempt, "blocked" or "open"; ``descriptors`` is above any descriptor that could be inherited."""
+    """Make each attempt, "blocked" or "open"; ``descriptors`` is above any descriptor that could be inherited."""
 
     def write(folder: str) -> None:
         path = os.path.join(folder, f".sandbox-probe-{os.getpid()}")

@@ -70,12 +70,12 @@ def defined(namespace: dict[str, Any], name: str) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """``value``, or the result of the coroutine that it is."""
+    """Return ``value``, or the result of the coroutine that it is."""
     return asyncio.run(value) if inspect.iscoroutine(value) else value
 
 
 def describe(error: BaseException) -> str:
-    """``Type: message (line N)``, where N is the innermost line of the snippet in the traceback."""
+    """Write ``Type: message (line N)``, where N is the innermost line of the snippet in the traceback."""
     text = type(error).__name__
     if message := message_of(error):
         text += f": {message}"
@@ -86,7 +86,7 @@ def describe(error: BaseException) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """The start of ``str(error)``, even if that raises."""
+    """Return the start of ``str(error)``, even if that raises."""
     try:
         return str(error)[:_MESSAGE_LIMIT]
     except BaseException as second:

@@ -55,18 +55,18 @@ _ALLOW: Instruction = (_RETURN, 0, 0, 0x7FFF0000)
 
 
 def machine() -> str | None:
-    """This machine's architecture, None if there is no table for it."""
+    """Name this machine's architecture, None if there is no table for it."""
     known = sys.platform == "linux" and platform.machine() in _ARCHITECTURES and sys.maxsize > 1 << 32
     return platform.machine() if known else None
 
 
 def numbers(architecture: str, *, files: bool) -> dict[str, int]:
-    """Numbers of the calls that are allowed with any arguments."""
+    """Return numbers of the calls that are allowed with any arguments."""
     return _column(_TABLE + (";" + _FILES_TABLE if files else ""), architecture)
 
 
 def program(architecture: str, *, files: bool) -> bytes:
-    """The filter; ``files`` False leaves out every call that opens or looks up a file."""
+    """Build the filter; ``files`` False leaves out every call that opens or looks up a file."""
     code: list[Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_OFFSET),
         (_EQUAL, 1, 0, _ARCHITECTURES[architecture][0]),
@@ -119,7 +119,7 @@ def _column(table: str, architecture: str) -> dict[str, int]:
 
 
 def _argument(index: int) -> int:
-    """Offset of the low half of an argument; both architectures are little-endian."""
+    """Return offset of the low half of an argument; both architectures are little-endian."""
     return _ARGUMENTS_OFFSET + 8 * index
 
 

@@ -79,7 +79,7 @@ ATTRIBUTES = frozenset[str]().union(*map(dir, {*_TABLE, *_TYPES.values(), type(_
 
 
 def encode(value: Any, *, opaque: bool = False, keep: Callable[[Iterator[Any]], int] | None = None) -> Any:
-    """JSON data for ``value``; raises ``Unsendable``, or ``ValueError`` if it is nested too deeply or too large.
+    """Encode ``value`` as JSON data; raises ``Unsendable``, or ``ValueError`` if it is nested too deeply or too large.
 
     ``opaque``: objects of other classes are sent as their truth value. ``keep`` returns the number under which an
     iterator's items can be requested; without it, an iterator is sent as its items.
@@ -118,7 +118,7 @@ def encode(value: Any, *, opaque: bool = False, keep: Callable[[Iterator[Any]], 
 
 
 def decode(data: Any, stream: Callable[[int], Iterator[Any]] | None = None) -> Any:
-    """Inverse of ``encode``; ``stream`` makes an iterator from its number. Raises ``Undecodable``."""
+    """Decode what ``encode`` returned; ``stream`` makes an iterator from its number. Raises ``Undecodable``."""
 
     def decoded(data: Any) -> Any:
         if isinstance(data, list):

@@ -20,7 +20,7 @@ from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute, fin
 
 
 def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
-    """The solution's child: execute it, then answer calls until the host closes the connection."""
+    """Serve as the solution's child: execute it, then answer calls until the host closes the connection."""
     function = defined(execute(job["source"], "solution", job["prelude"]), job["entry_point"])
     streams: list[Iterator[Any]] = []
 
@@ -55,7 +55,7 @@ def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
 
 @contextlib.contextmanager
 def _errors() -> Iterator[dict[str, Any]]:
-    """A reply, to which an exception of the solution is added."""
+    """Give a reply, to which an exception of the solution is added."""
     reply: dict[str, Any] = {}
     try:
         yield reply
@@ -66,7 +66,7 @@ def _errors() -> Iterator[dict[str, Any]]:
 
 
 def test_apart(host: Connection, job: dict[str, Any]) -> dict[str, Any]:
-    """The tests' child: run the trusted prelude and the tests with a proxy of the function."""
+    """Test as the tests' child: run the trusted prelude and the tests with a proxy of the function."""
     name = job["entry_point"]
     namespace = execute(job["prelude"], "solution")
     for module in job["modules"]:
@@ -106,7 +106,7 @@ def _run_tests(source: str, namespace: dict[str, Any], entry_point: str, may_exi
 
 
 def _proxy(host: Connection, name: str, in_place: bool) -> Callable[..., Any]:
-    """A function that calls the one in the solution's child."""
+    """Make a function that calls the one in the solution's child."""
 
     def ask(request: dict[str, Any]) -> dict[str, Any]:
         host.send(request)
@@ -121,7 +121,7 @@ def _proxy(host: Connection, name: str, in_place: bool) -> Callable[..., Any]:
             host.finish({"end": "raised", "error": f"the solution sent an invalid value: {error}"})
 
     def stream(number: int) -> Iterator[Any]:
-        """Items of an iterator in the other child; few more are computed than are used."""
+        """Yield items of an iterator in the other child; few more are computed than are used."""
         taken = 0
         while True:
             count = 1 + taken // 8
@@ -174,7 +174,7 @@ def _write_back(ours: Any, theirs: Any) -> None:
 
 
 def _exception(names: Any, message: Any) -> Exception:
-    """The nearest built-in ``Exception`` among the ancestors of a class; nothing else is looked up by name."""
+    """Find the nearest built-in ``Exception`` among the ancestors of a class; nothing else is looked up by name."""
     if not isinstance(names, list) or not isinstance(message, str):
         raise values.Undecodable("not an error")
     for name in names:

@@ -133,7 +133,7 @@ class OperatorResult(dict[str, Any]):
 
 
 def operator_class(name: str, parameters: Mapping[str, Any], calls: PendingCalls) -> type:
-    """Proxy class for one operator; ``parameters`` are the fields of ``OperatorParameters``."""
+    """Make the proxy class for one operator; ``parameters`` are the fields of ``OperatorParameters``."""
     names = parameters["call"]
 
     class Operator:
@@ -153,7 +153,7 @@ def operator_class(name: str, parameters: Mapping[str, Any], calls: PendingCalls
 
 
 def bind(name: str, names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """All arguments by name; raises ``TypeError`` as a Python call would."""
+    """Bind all arguments by name; raises ``TypeError`` as a Python call would."""
     if len(args) > len(names):
         raise TypeError(f"{name} takes {len(names)} positional arguments but {len(args)} were given")
     bound = dict(zip(names, args, strict=False))
@@ -208,7 +208,7 @@ def _given(entry_point: str | None) -> str:
 
 
 def answer(value: Any) -> str:
-    """The returned value, or the first element of a returned tuple, as text; raises ``TypeError`` for other types."""
+    """Write the returned value, or the first element of a tuple, as text; raises ``TypeError`` for other types."""
     if isinstance(value, tuple):
         value = value[0] if value else None
     if isinstance(value, (str, int, float, bool)):

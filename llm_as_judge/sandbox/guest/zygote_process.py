@@ -111,7 +111,7 @@ class ZygoteProcess:
             os._exit(frames.NOT_CONFINED)
 
     def become_child(self, connection: int) -> None:
-        """Own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
+        """Take an own session, /dev/null on descriptors 0 to 2, the connection on 3, no others."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -168,7 +168,7 @@ class ZygoteProcess:
             self.stop()
 
     def stop(self) -> None:
-        """The host is gone or has closed the connection: kill all descendants and exit."""
+        """Kill all descendants and exit: the host is gone or has closed the connection."""
         for pid in self.children:
             self.kill_group(pid)
         self.kill_strays()

@@ -146,7 +146,7 @@ def _check_methods(cls: ast.ClassDef, methods: dict[str, Function], report: Repo
 
 
 def _accepts(signature: inspect.Signature, positional: int, *keywords: str) -> bool:
-    """Whether a method can be called with this number of arguments after self."""
+    """Tell whether a method can be called with this number of arguments after self."""
     try:
         signature.bind(*[None] * (positional + 1), **dict.fromkeys(keywords))
     except TypeError:
@@ -155,7 +155,7 @@ def _accepts(signature: inspect.Signature, positional: int, *keywords: str) -> b
 
 
 def _parameters(function: Function) -> list[inspect.Parameter]:
-    """Parameters as ``inspect.signature`` gives them, with None for every default."""
+    """Return parameters as ``inspect.signature`` gives them, with None for every default."""
     given, P = function.args, inspect.Parameter
     required = len(given.posonlyargs) + len(given.args) - len(given.defaults)
     places = [(a, P.POSITIONAL_ONLY) for a in given.posonlyargs] + [(a, P.POSITIONAL_OR_KEYWORD) for a in given.args]

@@ -16,7 +16,7 @@ CODES: Mapping[str, tuple[str, bool]] = {
 
 
 def meaning(code: str) -> str:
-    """``code`` with its meaning; unknown codes as they are."""
+    """Return ``code`` with its meaning; unknown codes as they are."""
     return f"{code} {CODES[code][0]}" if code in CODES else code
 
 

@@ -43,7 +43,7 @@ class ExpressionCheck(ast.NodeVisitor):
         self._self = self_name
 
     def _value(self, node: ast.expr) -> Value | None:
-        """What is known about the value of an expression."""
+        """Find what is known about the value of an expression."""
         of = self._value
         match node:
             case ast.Constant(value=str()) | ast.JoinedStr():
@@ -83,7 +83,7 @@ class ExpressionCheck(ast.NodeVisitor):
         return None
 
     def _is(self, kind: str, node: ast.expr) -> str:
-        """The operator of ``node`` if its value is of this kind, else ``""``."""
+        """Return the operator of ``node`` if its value is of this kind, else ``""``."""
         value = self._value(node)
         return value.operator if value and value.kind == kind else ""
 
@@ -229,8 +229,8 @@ class ExpressionCheck(ast.NodeVisitor):
             self._report("W203", f"{catalog.call_line(self._scope.operators[operator])}: {error}", node)
 
     def _check_executor(self, operator: str, node: ast.Call) -> list[str]:
-        """The keywords of a constructor that name an executor; reports unknown names, but what is not literal cannot
-        be known before the run.
+        """Find the keywords of a constructor that name an executor; reports unknown names, but what is not literal
+        cannot be known before the run.
         """
         known, words = self._scope.executors, catalog.executor_words(self._scope.operators[operator])
         named = [k for k in node.keywords if k.arg in words] if known else []
@@ -244,6 +244,6 @@ class ExpressionCheck(ast.NodeVisitor):
             self._report("W204", f"{operator}'s call is not awaited", node)
 
     def _check_discarded(self, node: ast.expr) -> None:
-        """Reports an operator's bare call as a whole statement or inside an f-string."""
+        """Report an operator's bare call as a whole statement or inside an f-string."""
         if isinstance(node, ast.Call) and self._is("operator", node.func):
             self._check_awaited(node, node)

@@ -50,7 +50,7 @@ class ScopeCheck(ExpressionCheck):
                     self._report("W206", f"{ast.unparse(node.func)} is called where no path leads", node)
 
     def _branch(self, statements: Sequence[ast.stmt], start: State) -> State:
-        """The state at the end of ``statements``."""
+        """Compute the state at the end of ``statements``."""
         before, self._state = self._state, start.copy()
         self._block(statements)
         end, self._state = self._state, before
@@ -119,7 +119,7 @@ class ScopeCheck(ExpressionCheck):
         self._loop(node, [] if endless else [self._state.copy()], endless=endless)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, skipped: list[State], endless: bool = False) -> None:
-        """``skipped``: the state after no round, if that can happen. ``endless``: only break and return end it."""
+        """Follow a loop; ``skipped``: state after no round, if possible; ``endless``: only break and return end it."""
         self._breaks.append([])
         self._continues.append([])
         end = join([*skipped, self._branch(node.body, self._state), *self._continues.pop()])

@@ -32,7 +32,7 @@ class Imports:
     known: Mapping[str, aflow.Role] = field(default_factory=dict)  # AFlow's modules, also those that prompt.py imports
 
     def built(self, function: ast.expr) -> str | None:
-        """The name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
+        """Return the name in ``operator.Name`` or an imported ``Name``, whether or not there is such an operator."""
         match function:
             case ast.Attribute(value=ast.Name(id=module), attr=name) if module in self.modules:
                 return own_name(name)
@@ -41,7 +41,7 @@ class Imports:
         return None
 
     def places(self, nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ast.stmt]]:
-        """Source of every place that holds an operator (``self.ops['answer']``) -> its name and the statement."""
+        """Map the source of every place with an operator (``self.ops['answer']``) to its name and the statement."""
         found: dict[str, tuple[str, ast.stmt]] = {}
 
         def put(place: ast.expr, value: ast.expr, statement: ast.stmt, key: str = "") -> None:
@@ -66,7 +66,7 @@ class Imports:
 
 
 def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, report: Report) -> Imports:
-    """The imports among all nodes of a workflow; reports what does not exist, in ``prompt.py`` too."""
+    """Read the imports among all nodes of a workflow; report what does not exist, in ``prompt.py`` too."""
     prompts, prompt_error, prompt_modules = _read_prompt(prompt)
     found = Imports(known={**aflow.modules(nodes), **prompt_modules})
     tried, unread = set[ast.AST](), set[ast.AST]()
@@ -122,7 +122,7 @@ def read_imports(nodes: Sequence[ast.AST], operators: Operators, prompt: str, re
 
 @lru_cache(64)
 def _read_prompt(source: str) -> tuple[Collection[str] | None, str, Mapping[str, aflow.Role]]:
-    """Names that a ``prompt.py`` defines (None: any), why it is not valid Python, and AFlow's modules in it."""
+    """Read names that a ``prompt.py`` defines (None: any), why it is not valid Python, and AFlow's modules in it."""
     try:
         tree = quiet_parse(source)
     except SyntaxError as error:

@@ -25,12 +25,12 @@ class State(dict[str, "Value | None"]):
         return other
 
     def forget(self, names: Iterable[str]) -> None:
-        """Marks the values of these names as unknown."""
+        """Mark the values of these names as unknown."""
         self.update(dict.fromkeys(self.keys() & names))
 
 
 def join(states: Iterable[State]) -> State:
-    """The state where paths meet; paths that ended before are left out."""
+    """Join the states where paths meet; paths that ended before are left out."""
     live = [state for state in states if state.live]
     if not live:
         ended = State()
@@ -41,12 +41,12 @@ def join(states: Iterable[State]) -> State:
 
 
 def element_of(value: Value | None) -> Value | None:
-    """The value of an element of ``value``."""
+    """Return the value of an element of ``value``."""
     return Value("text") if value and value.kind in ("text", "result") else None
 
 
 def rounds(iterable: ast.expr) -> int | None:
-    """The number of elements of a literal or a range of constants; None if it is not known."""
+    """Count the elements of a literal or a range of constants; None if it is not known."""
     match iterable:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return None if any(isinstance(e, ast.Starred) for e in elements) else len(elements)
@@ -62,7 +62,7 @@ def rounds(iterable: ast.expr) -> int | None:
 
 
 def bound_names(body: Iterable[ast.AST]) -> set[str]:
-    """The names that a module or a function binds, without those of functions and classes inside it."""
+    """Find the names that a module or a function binds, without those of functions and classes inside it."""
     names, elsewhere, todo = set[str](), set[str](), list(body)
     while todo:
         node = todo.pop()

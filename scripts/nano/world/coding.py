@@ -92,14 +92,14 @@ class CodingTask:
 
 
 def call(source: str, argument: Any) -> Any:
-    """``f(argument)`` for a reading made by this module (never for a model's text)."""
+    """Evaluate ``f(argument)`` for a reading made by this module (never for a model's text)."""
     names: dict[str, Any] = {}
     exec(source, names)
     return names["f"](argument)
 
 
 def _sketch(r: Random, unclear: bool) -> tuple[str, list[str], Callable[[], Any]]:
-    """A task before its tests: what is asked, the sources of all readings, and what makes an argument."""
+    """Draw a task before its tests: what is asked, the sources of all readings, and what makes an argument."""
     k = r.randint(2, 9)
     values = {"k": k, "j": k + r.randint(3, 7)}
     where = r.choice(("reducer", "filter", "filter")) if unclear else ""
@@ -137,7 +137,7 @@ def _drawn(r: Random, phrases: Phrases) -> tuple[str, tuple[str]]:
 
 
 def _demanding(r: Random, asked: str, draft: str) -> tuple[str, str, str]:
-    """Text, solution and requirements of a long task."""
+    """Draw text, solution and requirements of a long task."""
     added = r.sample(_REQUIREMENTS, r.choice((1, 2)))
     head, _, body = draft.partition("\n")
     lines = "".join(f"    {line}\n" for _, line in added)
@@ -146,7 +146,7 @@ def _demanding(r: Random, asked: str, draft: str) -> tuple[str, str, str]:
 
 
 def draw(r: Random, kind: str, accept: Callable[[str], bool] = lambda text: True, cases: int = 7) -> CodingTask:
-    """A random task with ``cases`` tests; the first two tell the solution from other readings, all from the draft.
+    """Draw a random task with ``cases`` tests; the first two tell the solution from other readings, all from the draft.
 
     ``accept`` filters descriptions before the tests are made, which is the slow part.
     """

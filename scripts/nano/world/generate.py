@@ -31,7 +31,7 @@ A = TypeVar("A", maths.Task, coding.CodingTask)
 
 
 def split_of(key: str) -> Split:
-    """The split of a text; the same on every machine and in every run."""
+    """Choose the split of a text; the same on every machine and in every run."""
     digest = hashlib.blake2b(" ".join(key.split()).encode(), digest_size=4).digest()
     return _BUCKETS[int.from_bytes(digest, "big") % len(_BUCKETS)]
 
@@ -43,7 +43,7 @@ def draw_in(split: Split, r: Random, draw: Callable[[Random], T], key: Callable[
 
 
 def _with_aside(r: Random, domain: Domain, kind: str, draw: Callable[[str], A]) -> A:
-    """A task of ``kind``, after a withdrawn one of another kind in most cases."""
+    """Draw a task of ``kind``, after a withdrawn one of another kind in most cases."""
     task = draw(kind)
     if r.random() > _ASIDES:
         return task
@@ -68,7 +68,7 @@ def coding_task(r: Random, split: Split, kind: str) -> coding.CodingTask:
 
 
 def solved(r: Random, domain: Domain, split: Split, kind: str) -> tuple[Problem, str]:
-    """A problem and its worked solution."""
+    """Draw a problem and its worked solution."""
     context, entry = "", None
     public: tuple[str, ...] = ()
     if domain == "code":
@@ -90,7 +90,7 @@ def solved(r: Random, domain: Domain, split: Split, kind: str) -> tuple[Problem,
 
 
 def problems(domain: Domain, split: Split, count: int, seed: int = 0) -> list[Problem]:
-    """``count`` different problems of one domain and split, every second one of the frequent kind, the others in turn.
+    """Draw ``count`` different problems of one domain and split, every second of the frequent kind, the others in turn.
 
     The same seed gives the same list.
     """

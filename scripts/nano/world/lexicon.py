@@ -55,7 +55,7 @@ def pronoun(name: str) -> str:
 
 
 def everything() -> list[str]:
-    """All words; each is one token."""
+    """List all words; each is one token."""
     made = [word for pair in WORKS.values() for word in pair] + list(WORKS)
     return [
         *FIRST_NAMES, *SURNAMES, *CITIES, *REGIONS, *TITLES, *ITEMS, *BOXES, *JOBS, *INSTRUMENTS, *PRODUCTS, *made,

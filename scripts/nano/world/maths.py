@@ -64,7 +64,7 @@ class Story:
 
 
 def sums(r: Random) -> Task:
-    """One addition, subtraction or doubling of numbers up to 20."""
+    """Ask for one addition, subtraction or doubling of numbers up to 20."""
     story, name, thing = Story(), r.choice(FIRST_NAMES), r.choice(ITEMS)
     who, a, b = pronoun(name), r.randint(4, 20), r.randint(2, 9)
     story.say(f"{name} has {a} {thing}.", f"{name} starts with {a} {thing}.", r=r)
@@ -179,7 +179,7 @@ def chains(r: Random) -> Task:
 
 
 def relays(r: Random) -> Task:
-    """Three people's money is passed on twice, in any order; the steps follow the money asked for.
+    """Pass three people's money on twice, in any order; the steps follow the money asked for.
 
     Payer and payee are two tokens apart, so that a convolution of width four covers both.
     """

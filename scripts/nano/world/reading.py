@@ -35,7 +35,7 @@ class Passage:
 
 
 def draw(r: Random) -> Passage:
-    """A random passage: two or three people, their birthplaces, traits and sales, works, and facts about cities."""
+    """Draw a random passage: two or three people, their birthplaces, traits and sales, works, facts about cities."""
     count = r.choice((2, 2, 3))
     people = [f"{a} {b}" for a, b in zip(r.sample(FIRST_NAMES, count), r.sample(SURNAMES, count), strict=True)]
     cities = r.sample(CITIES, count)
@@ -80,7 +80,7 @@ def draw(r: Random) -> Passage:
 
 
 def _sales(r: Random, first: str, second: str) -> tuple[list[str], list[Task]]:
-    """What two people sell, and questions on their receipts."""
+    """Draw what two people sell, and questions on their receipts."""
     n, a, m, b = (r.randint(12, 60) for _ in range(4))
     if n * a < m * b:
         first, second = second, first
