@@ -132,9 +132,9 @@ def number(text: str) -> Fraction | None:
     if words.startswith("negative ") and (value := number(words.removeprefix("negative "))) is not None:
         return -value
     for scale, size in SCALES.items():
-        amount, found, rest = words.partition(f" {scale}")
+        amount, named, rest = words.partition(f" {scale}")
         rest = rest.removeprefix(" and").strip()
-        if found and (times := number(amount)) is not None:  # two thousand and one
+        if named and (times := number(amount)) is not None:  # two thousand and one
             below = number(rest) if rest else Fraction(0)
             return None if below is None or not below < size or re.search(r"\d", rest) else times * size + below
     return Fraction(_WORDS[words]) if words in _WORDS else None
