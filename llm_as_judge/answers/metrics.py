@@ -19,7 +19,7 @@ from typing import Literal
 from llm_as_judge.answers.algebra import verified
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, marks, unmarked, visible
-from llm_as_judge.answers.nonanswers import abstains
+from llm_as_judge.answers.nonanswers import abstains, is_english
 from llm_as_judge.answers.notation import clean
 from llm_as_judge.types import Question, Reference
 
@@ -57,6 +57,19 @@ _CLAUSE_END = re.compile(
 #: What takes an earlier choice back; a negation that denies no letter is a "?".
 _RETRACTED = re.compile(
     r"\?|\b(?:wait|actually|correction|sorry|instead|but|final|so(?! is)|thus|therefore|hence)\b", re.IGNORECASE
+)
+#: A letter that stands alone, apart from a word of one letter ("A resposta", "E la risposta").
+_ALONE = (
+    r"(?<![A-Za-z\u00c0-\u04ff\d'\u2019])(?!(?<![^\n.!?] )\(?[A-Z] [^\W\dA-Z_])\(?([{}])"
+    r"(?![A-Za-z\u00c0-\u04ff\d'\u2019+#])"
+)
+#: What leads to a letter in other languages: a short word after another, a dash, or a sign of Eastern Asia.
+_LED = re.compile(r"(?:[^\W\d_]{2}\S* (?:[-\u2013\u2014]|[^\W\d_]{1,4}(?: la| a)?) \W*|[\u3040-\ud7af] ?\W*)\Z")
+#: Negations of other languages before a letter, in its clause.
+_OTHER_NEGATION = re.compile(
+    r"(?:\b(?:nicht|kein\w*|weder|nie|niet|geen|ikke|no|non(?!-)|pas|aucun\w*|ni|nunca|n\u00e3o|nem|\u043d\u0435\w*"
+    r"|fals(?:ch\w*|[ao])|incorrect[ao])\b|[\u4e0d\u975e\u6ca1\u65e0\u9519\u8bef])[^.,;!?\n\u3002\uff0c\uff1b]*\Z",
+    re.IGNORECASE,
 )
 _PROGRAM_LOG = re.compile(r"(?<![\\A-Za-z])log\(")
 _LONGEST_MARK = 200  # characters
@@ -177,9 +190,19 @@ def chosen_letter(reply: str, question: str) -> str:
     )
     for pattern in _choices(letters):
         found = [(match, str(match[match.lastindex or 0])) for match in pattern.finditer(said)]
+        found = [(match, name) for match, name in found if not _OTHER_NEGATION.search(said[: match.end()])]
         if found:
             return _last_chosen(said, found, _choices(letters)[-1])
-    return ""
+    return _closing_letter(said, letters)
+
+
+def _closing_letter(said: str, letters: str) -> str:
+    """The only letter of a reply in another language, if it ends the reply and something leads to it; else empty."""
+    found = [*re.finditer(_ALONE.format(letters), said)]
+    if len(found) != 1 or re.search(r"\w|\?", said[found[0].end() :]) or is_english(said):
+        return ""
+    lead = said[: found[0].start()]
+    return found[0][1] if _LED.search(lead) and not _OTHER_NEGATION.search(lead) and "?" not in lead else ""
 
 
 def _last_chosen(said: str, found: Sequence[tuple[re.Match[str], str]], chosen: re.Pattern[str]) -> str:

@@ -83,6 +83,11 @@ def abstains(text: str, question: str = "") -> bool:
     return denied and words(question) | _UNKNOWN | _DENYING | _TOLD | _AROUND >= {*said}
 
 
+def is_english(text: str) -> bool:
+    """Whether a text has one of the words above that has more than two letters."""
+    return any(len(word) > 2 and word in _AROUND | _TOLD for word in stems(text))
+
+
 def says_nothing(candidate: str) -> bool:
     """Whether ``candidate`` is only signs, headings and announcements."""
     shown = re.sub(r"\\(?:boxed|fbox)\b", "", candidate)

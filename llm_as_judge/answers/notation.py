@@ -135,8 +135,8 @@ def number(text: str) -> Fraction | None:
         amount, named, rest = words.partition(f" {scale}")
         rest = rest.removeprefix(" and").strip()
         if named and (times := number(amount)) is not None:  # two thousand and one
-            below = number(rest) if rest else Fraction(0)
-            return None if below is None or not below < size or re.search(r"\d", rest) else times * size + below
+            added = number(rest) if rest else Fraction(0)
+            return None if added is None or not added < size or re.search(r"\d", rest) else times * size + added
     return Fraction(_WORDS[words]) if words in _WORDS else None
 
 
