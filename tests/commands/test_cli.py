@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -298,6 +299,21 @@ def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.M
     assert own["executor"] == {**own["executor"], "ok": True, "detail": "the policy's base weights (see model)"}
     other = checks(cli, settings=["executor.provider=local", "executor.model=./empty", "judge.mode=rules"])
     assert not other["executor"]["ok"] and "'./empty': ./empty cannot be loaded" in other["executor"]["detail"]
+
+
+def test_doctor_leaves_nothing_behind(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    @contextmanager
+    def started(log: Path) -> Iterator[str]:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("started", encoding="utf-8")
+        yield address
+
+    monkeypatch.setattr("llm_as_judge.assembly.services.own_server", started)
+    monkeypatch.setattr("tempfile.tempdir", str(Path("temporary").absolute()))
+    Path("temporary").mkdir()
+    before = {*Path().rglob("*")}
+    assert checks(cli, settings=["judge.mode=rules"], ok=True)["executor"]["ok"]
+    assert {*Path().rglob("*")} == before
 
 
 @pytest.mark.slow
