@@ -15,6 +15,7 @@ from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms
+from llm_as_judge.data.problems import Watched, warn_unread
 from llm_as_judge.data.reading import Faults, files_in, read, warn_untested
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault, Untested
@@ -60,6 +61,7 @@ async def check_golds(
     records = golds = 0
     failures, untested = list[Failure](), list[Failure]()
     checks: list[Awaitable[list[Failure]]] = []
+    unread = set[str]()
     files = [file for path in paths for file in files_in(path)]
     empty, known = set(files), [(file, Forms(file, data)) for file in files]
     for file, forms, place, record in ((one, forms, *found) for one, forms in known for found in read(one)):
@@ -68,11 +70,12 @@ async def check_golds(
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, forms, record, place)
+            problem, answers = _parsed(dataset, forms, watched := Watched(record), place)
         except DataError as error:
             (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
         else:
             golds += len(answers)
+            unread |= watched.unread_tests(problem)
             checks += [_check(judge, sandbox, problem, gold) for gold in answers]
             checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
         if len(checks) >= _CONCURRENT:
@@ -82,6 +85,7 @@ async def check_golds(
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     failures += [Failure(str(file), "no records") for file in empty]
     failures += untested if len(untested) == records else []
+    warn_unread(files[0], unread)
     warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 

@@ -8,16 +8,17 @@ import hashlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
-from llm_as_judge.data.forms import PLAIN, Forms
+from llm_as_judge.data.forms import PLAIN, READ, Forms
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
 from llm_as_judge.data.sampler import Quota
@@ -28,8 +29,38 @@ logger = logging.getLogger(__name__)
 
 #: File names that say which part of a data set it is, and not which one.
 _SPLITS = ("train", "test", "dev", "val", "valid", "validation")
+_TESTS = re.compile(r"(?<![^\W_])(?:unit)?tests?(?:cases?)?(?![^\W_])", re.IGNORECASE)
+_ASSERT = re.compile(r"(?:^|\\n|['\"])\s*assert\b", re.MULTILINE)
+_SEARCHED = 2000  # characters
 #: Folder of the test sets that ``data process`` writes.
 TEST_SETS = Path("data/test")
+
+
+class Watched(dict[str, Any]):
+    """A record that keeps the names of its fields that were read."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self._read = {*READ}
+
+    def __getitem__(self, key: str) -> Any:
+        self._read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self._read.add(key)
+        return super().get(key, default)
+
+    def unread_tests(self, problem: Problem) -> set[str]:
+        """Fields that hold asserts or, of a code problem, are called tests, and that were not read."""
+        left, code = {key: self[key] for key in self.keys() - self._read}, problem.question.kind == "code"
+        return {k for k, x in left.items() if x and ((code and _TESTS.search(k)) or _ASSERT.search(str(x)[:_SEARCHED]))}
+
+
+def warn_unread(path: Path, fields: Iterable[str]) -> None:
+    for name in sorted(fields):
+        cure = f"to judge by it, call it tests or add tests: {name} to data.fields (commands of data: --fields)"
+        logger.warning("%s: field %r looks like tests, and nothing reads it; %s", path, name, cure)
 
 
 def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
@@ -39,9 +70,11 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     """
     check_whole(path)
     variants: dict[str, set[str]] = {}
+    unread = set[str]()
 
     def parse(forms: Forms, record: Record) -> Problem:
-        problem, dataset, record = forms(record)
+        problem, dataset, record = forms(watched := Watched(record))
+        unread.update(watched.unread_tests(problem))
         if not dataset:
             return problem
         variant = dataset.variant(record)
@@ -53,6 +86,7 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     for file in files_in(path):
         of_file = partial(parse, Forms(file, data))
         problems += (replace(problem, place=place) for place, problem in parsed(file, of_file, faults))
+    warn_unread(path, unread)
     if faults.count:
         raise DataError(str(faults))
     if not problems:
