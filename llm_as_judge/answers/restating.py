@@ -165,11 +165,10 @@ def doubtful(text: str) -> bool:
 
 
 def _asks(lead: _Words) -> bool:
-    """Whether the words before a value ask: a question word or a verb comes first, or a question word after a verb."""
+    """Whether the words before a value ask: a question word or a verb comes first or after the verb "to be"."""
     said = [stem for stem in lead if stem not in _LINKS]
-    after_verbs = zip(("is", *said), said, strict=False)
-    asks = any(word in _ASKING and before in _AUXILIARIES for before, word in after_verbs)
-    return asks or not _AUXILIARIES.isdisjoint(said[:1])
+    after = zip(("is", *said), said, strict=False)
+    return any(word in _ASKING | _AUXILIARIES and before in _PAST | _PRESENT for before, word in after)
 
 
 def restates(lead: str, question: str, tail: str = "") -> bool:
