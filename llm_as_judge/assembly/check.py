@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_as_judge.config.data import DataConfig
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms
-from llm_as_judge.data.problems import Watched, warn_unread
+from llm_as_judge.data.problems import unread_tests, warn_unread
 from llm_as_judge.data.reading import Faults, files_in, read, warn_untested
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault, Untested
@@ -70,12 +71,12 @@ async def check_golds(
         try:
             if isinstance(record, DataError):
                 raise record
-            problem, answers = _parsed(dataset, forms, watched := Watched(record), place)
+            problem, answers = _parsed(dataset, forms, record, place)
         except DataError as error:
             (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
         else:
             golds += len(answers)
-            unread |= watched.unread_tests(problem)
+            unread |= unread_tests(record, problem, DATASETS.get(problem.question.dataset))
             checks += [_check(judge, sandbox, problem, gold) for gold in answers]
             checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
         if len(checks) >= _CONCURRENT:

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.data.dataset import OTHER
+from llm_as_judge.data.dataset import OTHER, Dataset
 from llm_as_judge.data.files import check_whole
 from llm_as_judge.data.forms import PLAIN, READ, Forms
 from llm_as_judge.data.reading import Faults, files_in, parsed
@@ -30,31 +29,22 @@ logger = logging.getLogger(__name__)
 #: File names that say which part of a data set it is, and not which one.
 _SPLITS = ("train", "test", "dev", "val", "valid", "validation")
 _TESTS = re.compile(r"(?<![^\W_])(?:unit)?tests?(?:cases?)?(?![^\W_])", re.IGNORECASE)
-_ASSERT = re.compile(r"(?:^|\\n|['\"])\s*assert\b", re.MULTILINE)
-_SEARCHED = 2000  # characters
+_ASSERT = re.compile(r"^\s*assert\b.*[=(].*", re.MULTILINE)
 #: Folder of the test sets that ``data process`` writes.
 TEST_SETS = Path("data/test")
 
 
-class Watched(dict[str, Any]):
-    """A record that keeps the names of its fields that were read."""
-
-    def __init__(self, record: Record) -> None:
-        super().__init__(record)
-        self._read = {*READ}
-
-    def __getitem__(self, key: str) -> Any:
-        self._read.add(key)
-        return super().__getitem__(key)
-
-    def get(self, key: str, default: Any = None) -> Any:
-        self._read.add(key)
-        return super().get(key, default)
-
-    def unread_tests(self, problem: Problem) -> set[str]:
-        """Fields that hold asserts or, of a code problem, are called tests, and that were not read."""
-        left, code = {key: self[key] for key in self.keys() - self._read}, problem.question.kind == "code"
-        return {k for k, x in left.items() if x and ((code and _TESTS.search(k)) or _ASSERT.search(str(x)[:_SEARCHED]))}
+def unread_tests(record: Record, problem: Problem, dataset: Dataset | None) -> set[str]:
+    """Fields that hold asserts or, in a form of one's own, are called tests, of which the problem has nothing."""
+    question, found = problem.question, set[str]()
+    shown = "\n".join((question.text, question.prelude, *question.public_tests, problem.reference.tests))
+    for name in record.keys() - READ.keys():
+        value = record[name]
+        asserts = _ASSERT.search("\n".join(map(str, value)) if isinstance(value, list) else str(value))
+        named = value and dataset is None and question.kind == "code" and _TESTS.search(name)
+        if named or (asserts and asserts[0].strip() not in shown):
+            found.add(name)
+    return found
 
 
 def warn_unread(path: Path, fields: Iterable[str]) -> None:
@@ -73,11 +63,11 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     unread = set[str]()
 
     def parse(forms: Forms, record: Record) -> Problem:
-        problem, dataset, record = forms(watched := Watched(record))
-        unread.update(watched.unread_tests(problem))
+        problem, dataset, own = forms(record)
+        unread.update(unread_tests(record, problem, dataset))
         if not dataset:
             return problem
-        variant = dataset.variant(record)
+        variant = dataset.variant(own)
         variants.setdefault(problem.question.dataset, set()).add(variant)
         return replace(problem, benchmark=variant)
 
