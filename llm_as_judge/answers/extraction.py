@@ -120,12 +120,12 @@ def disputed(value: str, before: str, question: str) -> bool:
             others.append(said)
         elif (counted := amount(said, question)) is not None:
             others.append(counted)
-    last = next((said for said in reversed(sentences) if said), "")
-    return any(_differ(value, other) for other in others) or _is_false(last)
+    return any(_differ(value, other) for other in others) or any(map(_is_false, [*filter(None, sentences)][-1:]))
 
 
 def _is_false(sentence: str) -> bool:
     """Whether a sentence is an equation with numbers on both sides that differ, also if one is rounded."""
+    sentence = sentence if len(sentence) <= _LONGEST_LEAD else ""
     lead, equation = re.match(r"((?:[A-Za-z]+[:,]? )*)(.*)", clean(sentence)).groups()  # type: ignore[union-attr]
     sides = re.sub(r"[$€£¥]|[, ]+[A-Za-z][A-Za-z ,;]*\Z", "", equation).split("=")
     found = [(None if (tree := parse(side)) is None else as_fraction(tree), side.partition(".")[2]) for side in sides]
@@ -281,8 +281,8 @@ def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
         return None
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     said = sentence[cut:].strip()
-    result = re.search(r"=[\s$]*(-?\d+(?:[.,]\d+)*)[\s$.]*\Z", before)
-    follows = bool(before) and (result is None or result[1] in said) and supports(before, question, said)
+    results = re.findall(r"=[\s$]*(-?\d+(?:[.,]\d+)*)[\s$.]*\Z", before)
+    follows = bool(before) and {*results} <= {*_DIGITS.findall(said)} and supports(before, question, said)
     own = restates(sentence[:cut], question) if cut else follows
     return (amount(said, question) or said, start) if said and own else None
 

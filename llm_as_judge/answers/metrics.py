@@ -19,8 +19,9 @@ from typing import Literal
 from llm_as_judge.answers.algebra import verified
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.answers.extraction import extract_answer, last_boxed, letter, marks, unmarked, visible
-from llm_as_judge.answers.nonanswers import abstains, is_english
+from llm_as_judge.answers.nonanswers import ENGLISH, abstains
 from llm_as_judge.answers.notation import clean
+from llm_as_judge.answers.restating import stems
 from llm_as_judge.types import Question, Reference
 
 logger = logging.getLogger(__name__)
@@ -58,13 +59,9 @@ _CLAUSE_END = re.compile(
 _RETRACTED = re.compile(
     r"\?|\b(?:wait|actually|correction|sorry|instead|but|final|so(?! is)|thus|therefore|hence)\b", re.IGNORECASE
 )
-#: A letter that stands alone, apart from a word of one letter ("A resposta", "E la risposta").
-_ALONE = (
-    r"(?<![A-Za-z\u00c0-\u04ff\d'\u2019])(?!(?<![^\n.!?] )\(?[A-Z] [^\W\dA-Z_])\(?([{}])"
-    r"(?![A-Za-z\u00c0-\u04ff\d'\u2019+#])"
-)
-#: What leads to a letter in other languages: a short word after another, a dash, or a sign of Eastern Asia.
-_LED = re.compile(r"(?:[^\W\d_]{2}\S* (?:[-\u2013\u2014]|[^\W\d_]{1,4}(?: la| a)?) \W*|[\u3040-\ud7af] ?\W*)\Z")
+#: The words before a letter in other languages end in a short one or a dash. "A resposta" begins with no letter.
+_LED = r"[^\W\d_]{{2}}\S* (?:[-\u2013\u2014]|[^\W\d_]{{1,4}}(?: la| a)?) \W*([{0}])\W*\Z"
+_ALONE = r"(?<![\w'\u2019])[{}](?![\w'\u2019+#]| [^\W\dA-Z_])"
 #: Negations of other languages before a letter, in its clause.
 _OTHER_NEGATION = re.compile(
     r"(?:\b(?:nicht|kein\w*|weder|nie|niet|geen|ikke|no|non(?!-)|pas|aucun\w*|ni|nunca|n\u00e3o|nem|\u043d\u0435\w*"
@@ -198,11 +195,10 @@ def chosen_letter(reply: str, question: str) -> str:
 
 def _closing_letter(said: str, letters: str) -> str:
     """The only letter of a reply in another language, if it ends the reply and something leads to it; else empty."""
-    found = [*re.finditer(_ALONE.format(letters), said)]
-    if len(found) != 1 or re.search(r"\w|\?", said[found[0].end() :]) or is_english(said):
+    led, alone = re.search(_LED.format(letters), said), re.findall(_ALONE.format(letters), said)
+    if led is None or len(alone) != 1 or "?" in said or not ENGLISH.isdisjoint(stems(said)):
         return ""
-    lead = said[: found[0].start()]
-    return found[0][1] if _LED.search(lead) and not _OTHER_NEGATION.search(lead) and "?" not in lead else ""
+    return "" if _OTHER_NEGATION.search(said[: led.end(1)]) else led[1]
 
 
 def _last_chosen(said: str, found: Sequence[tuple[re.Match[str], str]], chosen: re.Pattern[str]) -> str:

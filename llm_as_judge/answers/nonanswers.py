@@ -51,6 +51,8 @@ _AROUND = _TEXT | words(
     "is are was were be been being do does did has have had can could ca would will sorry unfortunately therefore thus "
     "about explicitly directly specific specifically anywhere anything really honestly simply just"
 )
+#: Words that show that a text is English.
+ENGLISH = frozenset(word for word in _AROUND | _TOLD if len(word) > 2)
 _INDIRECT = re.compile(r"\b(?:wh[a-z]+|how)(?: (?!(?:but|only|it|is|was)\b)[a-z']+){1,4}\Z")
 _FILLERS = frozenset("the a an is it of in to i answer".split())
 _POLAR = frozenset(("yes", "no", "true", "false"))
@@ -81,11 +83,6 @@ def abstains(text: str, question: str = "") -> bool:
     absent = told <= _AROUND | _DENYING and not _TEXT.isdisjoint(told)  # "not in the text"
     denied = absent or not _UNKNOWN.isdisjoint(said) or not _TOLD.isdisjoint(said if "no" in told else told)
     return denied and words(question) | _UNKNOWN | _DENYING | _TOLD | _AROUND >= {*said}
-
-
-def is_english(text: str) -> bool:
-    """Whether a text has one of the words above that has more than two letters."""
-    return any(len(word) > 2 and word in _AROUND | _TOLD for word in stems(text))
 
 
 def says_nothing(candidate: str) -> bool:

@@ -62,7 +62,7 @@ async def run_children(
     seconds = time.monotonic() - begin
     runs = []
     for child, report in zip(children, ended, strict=True):
-        outcome, error = outcome_of(child, report, total, config.cpu_seconds)
+        outcome, error = outcome_of(child, report, total)
         end = child.last if isinstance(child.last, Mapping) else {}
         runs.append(ChildRun(outcome, error, end, child.killed_for, seconds, report.cpu_seconds if report else 0.0))
     return runs
@@ -118,9 +118,7 @@ class Clock:
             child.kill("timeout")
 
 
-def outcome_of(
-    child: Child, ended: ExitReport | None, config: SandboxConfig, cpu_of_call: int = 0
-) -> tuple[CodeOutcome, str]:
+def outcome_of(child: Child, ended: ExitReport | None, config: SandboxConfig) -> tuple[CodeOutcome, str]:
     """Outcome and error of a child, from its last message and the end of its process."""
     last = child.last
     if ended is None and not isinstance(last, Mapping):
@@ -140,8 +138,8 @@ def outcome_of(
     status = ended.status
     if not child.confined:
         return "fault", f"the child could not be set up, status {status}"
-    if status == -signal.SIGPROF and cpu_of_call:
-        return "timeout", f"over {cpu_of_call} s of CPU time in one call"
+    if status == -signal.SIGPROF:
+        return "timeout", "over the CPU time of one call"
     if status == -signal.SIGXCPU or (status == -signal.SIGKILL and ended.cpu_seconds >= config.cpu_seconds):
         return "timeout", f"over {config.cpu_seconds} s of CPU time"
     if child.killed_for:
