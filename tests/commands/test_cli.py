@@ -11,8 +11,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -301,16 +300,7 @@ def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.M
     assert not other["executor"]["ok"] and "'./empty': ./empty cannot be loaded" in other["executor"]["detail"]
 
 
-def test_doctor_leaves_nothing_behind(cli: CommandLine, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    @contextmanager
-    def started(log: Path) -> Iterator[str]:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text("started", encoding="utf-8")
-        yield address
-
-    monkeypatch.setattr("llm_as_judge.assembly.services.own_server", started)
-    monkeypatch.setattr("tempfile.tempdir", str(Path("temporary").absolute()))
-    Path("temporary").mkdir()
+def test_doctor_leaves_nothing_behind(cli: CommandLine) -> None:
     before = {*Path().rglob("*")}
     assert checks(cli, settings=["judge.mode=rules"], ok=True)["executor"]["ok"]
     assert {*Path().rglob("*")} == before
