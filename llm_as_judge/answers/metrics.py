@@ -187,7 +187,7 @@ def chosen_letter(reply: str, question: str) -> str:
     )
     for pattern in _choices(letters):
         found = [(match, str(match[match.lastindex or 0])) for match in pattern.finditer(said)]
-        found = [(match, name) for match, name in found if not _OTHER_NEGATION.search(said[: match.end()])]
+        found = [(match, name) for match, name in found if not _OTHER_NEGATION.search(said[: match.end()][-100:])]
         if found:
             return _last_chosen(said, found, _choices(letters)[-1])
     return _closing_letter(said, letters)
