@@ -120,12 +120,12 @@ def disputed(value: str, before: str, question: str) -> bool:
             others.append(said)
         elif (counted := amount(said, question)) is not None:
             others.append(counted)
-    return any(_differ(value, other) for other in others) or any(map(_is_false, [*filter(None, sentences)][-1:]))
+    last = next((said for said in reversed(sentences) if said), "")[:_LONGEST_LEAD]
+    return any(_differ(value, other) for other in others) or any(map(_is_false, re.split(r"[,;] | and ", last)))
 
 
 def _is_false(sentence: str) -> bool:
     """Whether a sentence is an equation with numbers on both sides that differ, also if one is rounded."""
-    sentence = sentence if len(sentence) <= _LONGEST_LEAD else ""
     lead, equation = re.match(r"((?:[A-Za-z]+[:,]? )*)(.*)", clean(sentence)).groups()  # type: ignore[union-attr]
     sides = re.sub(r"[$€£¥]|[, ]+[A-Za-z][A-Za-z ,;]*\Z", "", equation).split("=")
     found = [(None if (tree := parse(side)) is None else as_fraction(tree), side.partition(".")[2]) for side in sides]
