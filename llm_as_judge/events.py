@@ -116,6 +116,7 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     left_out_groups: int = 0  # because the judge abstained on one of their rollouts
     unscored: int = 0
     abstained: float = 0.0  # share of abstentions among rollouts that were scored or abstained on
+    judged_by: str = ""  # the tier of the first abstention
     version: int = 0  # of the weights that were updated
     staleness: float = 0.0  # mean number of steps between the weights that sampled and those updated
     staleness_max: int = 0

@@ -100,7 +100,9 @@ def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:
     """Read the text of a regular file of at most ``longest`` bytes; raises ``DataError`` if it cannot be read."""
     try:
         return read_regular(path, longest)
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from error
+    except OSError as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
 
 

@@ -73,15 +73,16 @@ def defines(source: str, name: str) -> bool:
 def defining_block(text: str, name: str, prompt: str = "") -> str:
     """Find the Python source of a reply: its last part that defines ``name``, with the parts that bind what it lacks.
 
-    Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, HTML or a
-    JSON string, or the function that begins in ``prompt`` and ends in the reply; else the last block or the text.
+    Parts are fenced blocks, else runs of lines that are Python, indented blocks, all these in a quotation, an
+    interactive session, HTML or a JSON string, or the function that begins in ``prompt`` and ends in the reply; else
+    the last block or the text.
     """
     text = _INVISIBLE.sub(lambda found: found.group().translate(_AS_SPACES), text.replace("\r\n", "\n"))
     fenced = blocks(text)
     given = ([block for block in fenced if defines(block, name)] or fenced or [text.strip("\r\n").rstrip()])[-1]
     if len(text) + len(prompt) > _LONGEST_COMPARED:
         return given
-    unescaped = html.unescape(re.sub(r"(?m)^> ?", "", text)).translate(_AS_SPACES)
+    unescaped = html.unescape(re.sub(r"(?m)^(?:>>>|\.\.\.|>) ?", "", text)).translate(_AS_SPACES)
     strings = "\n\n".join(lines for lines in _STRING.findall(text) if "\\n" in lines)
     said = dict.fromkeys((text, unescaped, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
     chosen = next(filter(None, (_chosen(parts, name) for each in said for parts in _parts(each))), "")

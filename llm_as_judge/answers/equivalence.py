@@ -199,7 +199,8 @@ def _same_qa(text: str, reference: str, question: str) -> bool:
     said, gold = quantity(text), quantity(reference)
     if said and gold and question and not _AMOUNT_ASKED.search(question) and other_form(said, gold):
         return False  # five, if asked to write 5 in words
-    renamed = text.split(" ")[0].lower() in _ARTICLES and _lowered(text, reference)  # an apple is not Apple
+    articles = any(said.split(" ")[0].lower() in _ARTICLES for said in (text, reference))
+    renamed = articles and _lowered(text, reference)  # an apple is not Apple
     same_text = _same_text(text, reference) and not renamed and not _other_unit(said, gold, question)
     return same_text or _same_in_unit(said, gold, question)
 

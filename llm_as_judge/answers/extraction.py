@@ -7,13 +7,15 @@ consists of the answer alone. A statement counts only if it ends the reply, the 
 """
 
 import re
+from itertools import pairwise
 
 from llm_as_judge.answers.code import last_block
+from llm_as_judge.answers.formulas import parse
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.restating import doubtful, restates
 from llm_as_judge.answers.sameness import same
 from llm_as_judge.answers.units import unit_named
-from llm_as_judge.answers.values import labelled, read
+from llm_as_judge.answers.values import as_fraction, labelled, read, rounds_to
 from llm_as_judge.types import Kind
 
 #: Characters of a reply that are read, from its end.
@@ -109,7 +111,8 @@ def statement(text: str, domain: Kind, question: str = "") -> str | None:
 def disputed(value: str, before: str, question: str) -> bool:
     """Tell whether a mark or a sentence of what a reply says ``before`` states another value."""
     others = [content for _, _, content in marks(before)]
-    for said in (sentence.strip("* ") for sentence in _SENTENCE_END.split(_NUMBERING.sub("", before))):
+    sentences = [sentence.strip("* ") for sentence in _SENTENCE_END.split(_NUMBERING.sub("", before))]
+    for said in sentences:
         label = _QA_LEAD.match(said)
         if label and label.group(1):
             others.append(said[label.end() :])
@@ -117,7 +120,19 @@ def disputed(value: str, before: str, question: str) -> bool:
             others.append(said)
         elif (counted := amount(said, question)) is not None:
             others.append(counted)
-    return any(_differ(value, other) for other in others)
+    last = next((said for said in reversed(sentences) if said), "")[:_LONGEST_LEAD]
+    return any(_differ(value, other) for other in others) or any(map(_is_false, re.split(r"[,;] | and ", last)))
+
+
+def _is_false(sentence: str) -> bool:
+    """Whether a sentence is an equation with numbers on both sides that differ, also if one is rounded."""
+    lead, equation = re.match(r"((?:[A-Za-z]+[:,]? )*)(.*)", clean(sentence)).groups()  # type: ignore[union-attr]
+    sides = re.sub(r"[$€£¥]|[, ]+[A-Za-z][A-Za-z ,;]*\Z", "", equation).split("=")
+    found = [(None if (tree := parse(side)) is None else as_fraction(tree), side.partition(".")[2]) for side in sides]
+    return restates(lead, "?") and any(
+        x is not None and y is not None and x != y and not rounds_to(x, y, len(b)) and not rounds_to(y, x, len(a))
+        for (x, a), (y, b) in pairwise(found)
+    )
 
 
 def _differ(value: str, other: str) -> bool:
@@ -266,7 +281,9 @@ def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
         return None
     cut = max((found.end() for found in _CONNECTOR.finditer(sentence)), default=0)
     said = sentence[cut:].strip()
-    own = restates(sentence[:cut], question) if cut else bool(before) and supports(before, question, said)
+    results = re.findall(r"=[\s$]*(-?\d+(?:[.,]\d+)*)[\s$.]*\Z", before)
+    follows = bool(before) and {*results} <= {*_DIGITS.findall(said)} and supports(before, question, said)
+    own = restates(sentence[:cut], question) if cut else follows
     return (amount(said, question) or said, start) if said and own else None
 
 

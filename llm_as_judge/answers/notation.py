@@ -102,7 +102,7 @@ _SMALL = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _TO_99 = [*_SMALL, *(f"{ten} {one}".removesuffix(" zero") for ten in _TENS for one in _SMALL[:10])]
 _WORDS = {word: i for i, word in enumerate(_TO_99)}
-SCALES = {"hundred": 100, "dozen": 12, "thousand": 1000, "million": 10**6, "billion": 10**9}
+SCALES = {"billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100, "dozen": 12}
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _ORDINALS += [f"{word}th" for word in _SMALL[13:]] + ["twentieth"]
 #: "3rd" for "third".
@@ -131,9 +131,12 @@ def number(text: str) -> Fraction | None:
     words = text.lower().replace("-", " ")
     if words.startswith("negative ") and (value := number(words.removeprefix("negative "))) is not None:
         return -value
-    amount, _, scale = words.rpartition(" ")
-    if scale in SCALES and (value := number(amount)) is not None:
-        return value * SCALES[scale]
+    for scale, size in SCALES.items():
+        amount, named, rest = words.partition(f" {scale}")
+        rest = rest.removeprefix(" and").strip()
+        if named and (times := number(amount)) is not None:  # two thousand and one
+            added = number(rest) if rest else Fraction(0)
+            return None if added is None or not added < size or re.search(r"\d", rest) else times * size + added
     return Fraction(_WORDS[words]) if words in _WORDS else None
 
 

@@ -74,7 +74,8 @@ def words(text: str) -> frozenset[str]:
 
 _PAST, _PRESENT = words("was were"), words("is are")
 _AUXILIARIES = _PAST | _PRESENT | words("do does did have had will would must should can could may might")
-_PLACES = words("in on at for")
+_PLACES, _LINKS = words("in on at for"), words("so thus therefore hence and")
+_ASKING = words("what how which who whose whom why when where")
 #: Words that make no difference to what is said.
 _EMPTY = (
     _PAST
@@ -163,6 +164,13 @@ def doubtful(text: str) -> bool:
     return not _FOREIGN.isdisjoint(stems(text))
 
 
+def _asks(lead: _Words) -> bool:
+    """Whether the words before a value ask: a question word or a verb comes first or after the verb "to be"."""
+    said = [stem for stem in lead if stem not in _LINKS]
+    after = zip(("is", *said), said, strict=False)
+    return any(word in _ASKING | _AUXILIARIES and before in _PAST | _PRESENT for before, word in after)
+
+
 def restates(lead: str, question: str, tail: str = "") -> bool:
     """Tell whether ``lead`` and ``tail``, before and after a value, say only that it is what is asked."""
     if "?" in lead + tail or lead.casefold().startswith("to ") or len(lead + tail) > _LONGEST_LEAD:
@@ -176,6 +184,8 @@ def restates(lead: str, question: str, tail: str = "") -> bool:
             return False
         lead = lead[: formula.start()]
     before, after = stems(lead), stems(tail)
+    if _asks(before):
+        return False
     if not question:
         known = _EMPTY | _QUANTITIES
         return all(w in known or not re.search(r"[^\W\d_]{2}", re.sub(r"\\[A-Za-z]+", "", w)) for w in before + after)

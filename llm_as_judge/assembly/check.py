@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_as_judge.config.data import DataConfig
+from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms
+from llm_as_judge.data.problems import unread_tests, warn_unread
 from llm_as_judge.data.reading import Faults, files_in, read, warn_untested
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault, Untested
@@ -60,6 +62,7 @@ async def check_golds(
     records = golds = 0
     failures, untested = list[Failure](), list[Failure]()
     checks: list[Awaitable[list[Failure]]] = []
+    unread = set[str]()
     files = [file for path in paths for file in files_in(path)]
     empty, known = set(files), [(file, Forms(file, data)) for file in files]
     for file, forms, place, record in ((one, forms, *found) for one, forms in known for found in read(one)):
@@ -73,6 +76,7 @@ async def check_golds(
             (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
         else:
             golds += len(answers)
+            unread |= unread_tests(record, problem, DATASETS.get(problem.question.dataset))
             checks += [_check(judge, sandbox, problem, gold) for gold in answers]
             checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
         if len(checks) >= _CONCURRENT:
@@ -82,6 +86,7 @@ async def check_golds(
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     failures += [Failure(str(file), "no records") for file in empty]
     failures += untested if len(untested) == records else []
+    warn_unread(files[0], unread)
     warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 

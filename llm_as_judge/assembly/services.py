@@ -71,12 +71,12 @@ async def open_services(
     hosted = HostedModels(config)
     async with Sandbox(config.sandbox) as sandbox, open_clients(config, roles, hosted) as clients:
         model, second = clients.get("judge"), clients.get("second_judge")
-        judge: AnyJudge = Judge(config.judge if judging else RULES_ONLY, model, sandbox, second)
+        judge: AnyJudge = (usual := Judge(config.judge if judging else RULES_ONLY, model, sandbox, second))
         scorer: AnyJudge = (official := Judge(OFFICIAL, None, sandbox))
         own = config.judge.own and (model is not None) == config.judge.asks_model
         if own:
             judge, scorer = OwnJudge(config.judge, None, model, True), OwnJudge(config.judge, official, model)
-        alone = Judge(config.judge.model_copy(update={"mode": "llm"}), model) if model and not own else None
+        alone = usual.without_rules() if model and not own else None
         named = {name: Executor(clients[f"executors.{name}"], one) for name, one in config.executors.items()}
         runner = WorkflowRunner(clients["executor"], sandbox, config.workflow, config.executor, enhance, named)
         measuring = RolloutParts(

@@ -1,6 +1,6 @@
 """``llm-as-judge doctor``: checks whether this machine is ready for a configuration; each failure names the cure.
 
-It starts the embedded server, which writes its log, and changes nothing else.
+It leaves nothing behind, except the log of an embedded server that fails.
 """
 
 import contextlib
@@ -203,6 +203,8 @@ def _data(settings: "Config") -> str:
 
 def _endpoint(settings: "Config", role: str) -> str:
     """Ask once by the client of training; the embedded server is started for it, local weights are loaded."""
+    logs = Path(tempfile.mkdtemp())
+    settings = settings.model_copy(update={"output": settings.output.model_copy(update={"log_dir": logs})})
     from llm_as_judge.assembly.services import open_clients
     from llm_as_judge.config.schema import POLICY
 
@@ -214,7 +216,9 @@ def _endpoint(settings: "Config", role: str) -> str:
                 return "the policy's base weights (see model)" if own else f"{endpoint.model}: answers in this process"
             return "; ".join([f"{endpoint.base_url}: {endpoint.model} answers", *clients[role].remarks])
 
-    return cli.run(ask())
+    found = cli.run(ask())
+    shutil.rmtree(logs)
+    return found
 
 
 def _engine(settings: "Config") -> str:

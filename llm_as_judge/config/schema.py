@@ -173,8 +173,8 @@ class SandboxConfig(Strict):
     mode: Literal["auto", "full", "standard", "no-open", "unsafe"] = Field(
         "auto", description="Confinement; auto: the strictest mode that works here, never unsafe."
     )
-    cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run.")
-    wall_seconds: Float = Field(30.0, gt=0, le=1e6, description="Wall-clock seconds per run, without operator calls.")
+    cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run, in hidden tests per call.")
+    wall_seconds: Float = Field(30.0, gt=0, le=1e6, description="Wall-clock seconds likewise, without operator calls.")
     memory_mb: int = Field(512, ge=64, le=1 << 30, description="Address space per run in MB.")
 
 

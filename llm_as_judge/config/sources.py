@@ -164,7 +164,7 @@ def _parsed(text: str, source: str | Path, read: Callable[[_Loader], T]) -> T:
     except RecursionError:
         raise ConfigError(f"{source}: nested too deeply; settings are sections of names and values") from None
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # such as !!int x
-        raise ConfigError(f"{source}: not valid YAML: {error}") from None
+        raise ConfigError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
 
 
 def _setting(node: yaml.Node, source: str | Path) -> Setting:

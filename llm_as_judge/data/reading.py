@@ -144,7 +144,7 @@ def _fault(error: Exception) -> DataError:
     if isinstance(error, DataError):
         return error
     if isinstance(error, UnicodeDecodeError):
-        return DataError(f"not UTF-8 here or later: {error.reason}")
+        return DataError(f"not UTF-8 here or later ({error.reason}); save the file as UTF-8 text")
     if isinstance(error, RecursionError):
         return DataError("not JSON: nested too deeply")
     if isinstance(error, csv.Error):

@@ -45,6 +45,7 @@ class Summary:
     by_problem: tuple[float | None, ...]  # share of correct samples; None: unscored
     between: tuple[float, float] | None  # accuracy if all abstentions were wrong, and if all were right; None: none
     abstained: int
+    judged_by: str  # the tier of the first abstention
     unscored: Mapping[str, int]  # by reason
     outcomes: Mapping[str, int]
     invalid: Mapping[str, int]  # workflows that did not run, by fatal lint code
@@ -81,7 +82,7 @@ def summarise(groups: Sequence[Group]) -> Summary:
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     runs = [r for r in rollouts if r.execution.outcome != "fault"]
     domains, by_problem = divided(groups, "domain"), right(groups)
-    abstained = sum(r.verdict.abstained for r in rollouts)
+    open_ = [r.verdict.tier for r in rollouts if r.verdict.abstained]
     return Summary(
         overall=estimate(by_problem),
         score=mean_score(groups),
@@ -89,8 +90,9 @@ def summarise(groups: Sequence[Group]) -> Summary:
         valid_rate=accuracy([r.valid for r in runs]),
         official={name: official(own) for name, own in divided(groups, "dataset").items()},
         by_problem=by_problem,
-        between=(_with_abstentions(groups, False), _with_abstentions(groups, True)) if abstained else None,
-        abstained=abstained,
+        between=(_with_abstentions(groups, False), _with_abstentions(groups, True)) if open_ else None,
+        abstained=len(open_),
+        judged_by=next(iter(open_), ""),
         unscored=_counted(r.trouble or r.execution.outcome for r in rollouts if r.verdict.correct is None),
         outcomes=_counted(r.execution.outcome for r in rollouts),
         invalid=_counted(first_fatal(r) or r.execution.error for r in runs if r.execution.outcome == "invalid"),

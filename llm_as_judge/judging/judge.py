@@ -8,6 +8,7 @@ import asyncio
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from functools import partial
 
 from llm_as_judge.answers import algebra
@@ -83,6 +84,12 @@ class Judge:
             return Verdict(False, "rules", "undecided by the rules, and no model to ask: counted as wrong")
         return await self._llm.decide(question.text, references, answer, question.dataset, cut_off)
 
+    def without_rules(self) -> "Judge":
+        """Return a judge with the same models in the mode ``llm``."""
+        alone = copy(self)
+        alone._mode = "llm"
+        return alone
+
     def scores(self, problem: Problem) -> bool:
         """Tell whether hidden tests or a usual scorer decide, and not the rules."""
         return bool(problem.reference.tests) or metric_of(problem.question) not in ("accuracy", "pass@k")
@@ -97,9 +104,11 @@ class Judge:
             return Verdict(None, "metric", str(error))
         if not found:
             dataset = problem.question.dataset
-            if self._warned is not None and dataset not in self._warned:
+            if self._warned is not None and dataset not in self._warned and metric != "math":  # warns itself
                 self._warned.add(dataset)
-                logger.warning("judge.mode=metric: %r has no usual scorer, so the rules judge it", dataset)
+                what = f"dataset {dataset!r} has no usual scorer" if dataset else "problems without a dataset"
+                cure = "name a benchmark in their field 'dataset', such as gsm8k, or set judge.mode=rules"
+                logger.warning("judge.mode=metric: %s: the rules judge them; %s", what, cure)
             return None
         name, score = next(iter(found.items()))
         return Verdict(score == 1, "metric", f"{name} is {score:g}", scores=found)

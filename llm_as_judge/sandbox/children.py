@@ -11,6 +11,7 @@ from typing import Any
 from llm_as_judge.config.schema import SandboxConfig
 from llm_as_judge.errors import SandboxFault
 from llm_as_judge.files import cut
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.guest import frames
 from llm_as_judge.sandbox.results import KEPT_OF_ERROR, CodeOutcome
 from llm_as_judge.sandbox.zygote_client import Child, ExitReport, ZygoteClient
@@ -39,13 +40,18 @@ class ChildRun:
 async def run_children(
     zygote: ZygoteClient, config: SandboxConfig, converse: Converse, count: int, numpy: bool = False
 ) -> list[ChildRun]:
-    """Run ``count`` children, the last with ``numpy``; ``converse`` talks to them within their common deadline."""
+    """Run ``count`` children, the last with ``numpy``; ``converse`` talks to them within their common deadline.
+
+    Several children are those of a verdict, which has the times of ``config`` for each call of the function.
+    """
     begin = time.monotonic()
     children: list[Child] = []
-    clock = Clock(config.wall_seconds, children)
+    times = limits.ALL_TESTS if count > 1 else 1
+    clock = Clock(config.wall_seconds, children, times)
+    total = config.model_copy(update={"cpu_seconds": times * config.cpu_seconds})
     try:
         for number in range(1, count + 1):
-            children.append(await zygote.spawn(config, numpy and number == count))
+            children.append(await zygote.spawn(total, numpy and number == count))
         await converse(children, clock)
         ended = [await child.wait() for child in children]
     except SandboxFault as fault:
@@ -56,7 +62,7 @@ async def run_children(
     seconds = time.monotonic() - begin
     runs = []
     for child, report in zip(children, ended, strict=True):
-        outcome, error = outcome_of(child, report, config)
+        outcome, error = outcome_of(child, report, total)
         end = child.last if isinstance(child.last, Mapping) else {}
         runs.append(ChildRun(outcome, error, end, child.killed_for, seconds, report.cpu_seconds if report else 0.0))
     return runs
@@ -65,11 +71,18 @@ async def run_children(
 class Clock:
     """Kills the children at their deadline: paused while the host works for them, put off once if it stood still."""
 
-    def __init__(self, seconds: float, children: Sequence[Child]) -> None:
+    def __init__(self, seconds: float, children: Sequence[Child], times: int = 1) -> None:
         self._loop = asyncio.get_running_loop()
         self._children = children
-        self._left = seconds
+        self._left = self._each = seconds
+        self._last = self._loop.time() + times * seconds
         self._pauses = 0
+        self._run()
+
+    def renew(self) -> None:
+        """Give the next call its own time, within that of all."""
+        self._timer.cancel()
+        self._left = min(self._each, self._last - self._loop.time())
         self._run()
 
     @contextlib.contextmanager
@@ -125,6 +138,8 @@ def outcome_of(child: Child, ended: ExitReport | None, config: SandboxConfig) ->
     status = ended.status
     if not child.confined:
         return "fault", f"the child could not be set up, status {status}"
+    if status == -signal.SIGPROF:
+        return "timeout", "over the CPU time of one call"
     if status == -signal.SIGXCPU or (status == -signal.SIGKILL and ended.cpu_seconds >= config.cpu_seconds):
         return "timeout", f"over {config.cpu_seconds} s of CPU time"
     if child.killed_for:

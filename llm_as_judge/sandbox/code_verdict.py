@@ -22,7 +22,7 @@ _REPLY = ("value", "error", "message", "arguments", "items", "ended")
 
 
 async def judge(
-    run: RunChildren, solution: str, tests: str, entry_point: str, prelude: str = "", *, isolated: bool = True
+    run: RunChildren, solution: str, tests: str, entry_point: str, prelude: str, cpu_seconds: int, *, isolated: bool
 ) -> CodeVerdict:
     """Run ``tests`` on ``solution``: plain asserts or ``def check(candidate)``.
 
@@ -30,11 +30,12 @@ async def judge(
     changed, they run again without the changes. A pass that depends on them counts only if the tests look at changed
     arguments, and is weak.
 
-    ``isolated`` False (the sandbox isolates nothing) makes every verdict weak. Raises ``DataError`` as ``plan`` does,
-    and for tests that fail before they call the function.
+    Each call of the function has ``cpu_seconds``. ``isolated`` False (the sandbox isolates nothing) makes every verdict
+    weak. Raises ``DataError`` as ``plan`` does, and for tests that fail before they call the function.
     """
     how = plan(tests, prelude, entry_point)
-    job = {"source": as_function(solution, entry_point), "prelude": prelude, "entry_point": entry_point}
+    named = {"prelude": prelude, "entry_point": entry_point, "cpu_seconds": cpu_seconds}
+    job = {"source": as_function(solution, entry_point), **named}
     if how.obstacle:
         return await _judge_together(run, job, tests, how.obstacle)
     split = {"tests": tests, "modules": how.modules, "numpy": how.numpy}
@@ -78,6 +79,7 @@ async def _judge_apart(
                 tested.kill(_STOPPED)
                 return
             changed |= "arguments" in reply
+            clock.renew()
             await tested.send({key: reply[key] for key in _REPLY if key in reply})
         served.kill(_STOPPED)
 

@@ -102,7 +102,8 @@ class Sandbox:
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict:
         """Run hidden tests on a solution (``code_verdict.judge``), both after ``prelude``, which is trusted code."""
         run = partial(self._run, self._code_gate)
-        return await judge(run, solution, tests, entry_point, prelude, isolated=self.mode != "unsafe")
+        seconds = self.config.cpu_seconds
+        return await judge(run, solution, tests, entry_point, prelude, seconds, isolated=self.mode != "unsafe")
 
     async def run_workflow(
         self,

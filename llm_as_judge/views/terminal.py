@@ -62,7 +62,7 @@ class TerminalProgress:
         self._show("training", report.step, total)
         self.say(step_line(report, total))
         if report.abstained > ABSTENTION_ALARM:
-            self.say(abstention_alarm(report.abstained, report.between))
+            self.say(abstention_alarm(report.abstained, report.between, report.judged_by))
 
     def advance(self, what: str, done: int, total: int) -> None:
         self._show(what, done, total)
@@ -102,10 +102,12 @@ def figure(value: float | None, form: str) -> str:
     return "-" if value is None or math.isnan(value) else format(value, form)
 
 
-def abstention_alarm(share: float, between: tuple[float, float]) -> str:
+def abstention_alarm(share: float, between: tuple[float, float], tier: str) -> str:
+    asked = "see its replies in the log, raise judge.max_tokens or use another judge"
+    cure = "judge.function gave None, failed or took too long; the verdicts in the log say which"
     return (
         f"ALARM: the judge left {100 * share:.0f} % of the answers open, so that between {100 * between[0]:.0f} and "
-        f"{100 * between[1]:.0f} % are right; see its replies in the log, raise judge.max_tokens or use another judge"
+        f"{100 * between[1]:.0f} % are right; {cure if tier == 'function' else asked}"
     )
 
 
@@ -327,7 +329,7 @@ def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
     for name, row in rows.items():
         judged = row.overall.n + row.abstained
         if row.between and row.abstained > ABSTENTION_ALARM * judged:
-            yield f"{name}: {abstention_alarm(row.abstained / judged, row.between)}"
+            yield f"{name}: {abstention_alarm(row.abstained / judged, row.between, row.judged_by)}"
 
 
 def usage_table(usage: "Mapping[str, Usage]") -> Table:

@@ -111,6 +111,7 @@ def fenced(code: str, language: str = "python") -> str:
 REPLIES = (
     (f"{fenced(F)}\nUsage:\n{fenced(USE)}", F), (f"{fenced(F)}\nOutput:\n{fenced('4', '')}", F),
     (f"{fenced(DRAFT)}\nBetter:\n{fenced(F)}\nTry it:\n{fenced('assert f(1) == 1')}", F),
+    (fenced(F.replace("def", ">>> def").replace("    ", "...     ")), F),
     (f"{fenced(F)}\nIn a shell:\n{fenced('>>> def f(x): pass', 'pycon')}", F), (f"~~~py\n{F}\n~~~\n~~~\n4\n~~~", F),
     ("1. So:\n\n   ```python\n   def f(x):\n       return x * x\n   ```\n", F),
     (f"{fenced('import math')}\nNever used:\n{fenced('y = 1')}\n{fenced(F.replace('x * x', 'math.pi'))}",

@@ -10,6 +10,7 @@ from helpers.tables import tables
 
 from llm_as_judge.answers import algebra, metrics
 from llm_as_judge.answers.metrics import scores
+from llm_as_judge.config.endpoints import JudgeConfig
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.types import Problem, Question, Reference
@@ -86,6 +87,11 @@ async def test_without_a_usual_scorer_the_rules_decide_and_the_tier_says_so(
         metrics.verifies_math.cache_clear()
     (warning,) = caplog.messages
     assert "pip install 'llm-as-judge[math]'" in warning
+    caplog.clear()
+    judge = Judge(JudgeConfig(mode="metric"))
+    for dataset, named in (("own", "dataset 'own' has"), ("", "without a dataset"), ("own", "")):
+        await judge.verdict(of(dataset, "1"), "1")
+        assert named in caplog.text and "their field 'dataset'" in caplog.text and len(caplog.messages) < 3
 
 
 def test_multiple_choice_is_judged_by_the_letter_that_is_stated_and_not_denied() -> None:

@@ -300,6 +300,12 @@ def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.M
     assert not other["executor"]["ok"] and "'./empty': ./empty cannot be loaded" in other["executor"]["detail"]
 
 
+def test_doctor_leaves_nothing_behind(cli: CommandLine) -> None:
+    before = {*Path().rglob("*")}
+    assert checks(cli, settings=["judge.mode=rules"], ok=True)["executor"]["ok"]
+    assert {*Path().rglob("*")} == before
+
+
 @pytest.mark.slow
 def test_doctor_finds_a_policy_that_needs_a_warm_up(cli: CommandLine, address: str) -> None:
     server = [f"executor.base_url={address}", f"judge.base_url={address}", "prompt_max_length=4096"]

@@ -25,6 +25,7 @@ from llm_as_judge.data.download import download
 from llm_as_judge.data.forms import parse, to_record
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.errors import DataError
+from llm_as_judge.sandbox import limits
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.sandbox.public_test import first_failure
 
@@ -210,7 +211,8 @@ async def test_apps_golds_are_judged_and_pickles_only_ever_run_in_the_sandbox(tm
     assert "the tests fail before they call '__main__'" in report.failures[0].reason
 
 
-async def test_what_is_wrong_with_private_tests_is_never_the_solutions_fault() -> None:
+async def test_what_is_wrong_with_private_tests_is_never_the_solutions_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ALL_TESTS", 1)
     async with Sandbox(SandboxConfig(cpu_seconds=1)) as sandbox:
         for content, error in (
             (pickle.dumps('[{"input": "1", "output": "1"}, {"input": "2"}]'), "KeyError: 'output'"),

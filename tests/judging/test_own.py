@@ -198,6 +198,17 @@ async def test_the_services_use_it_everywhere_and_open_no_judge_model(module: Mo
                 assert isinstance(services.training.judge, OwnJudge) and services.training.judge.together
 
 
+async def test_a_judge_that_cannot_copy_an_answer_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    with knowing() as served:
+        of = ("provider=openai", f"base_url={served.url}")
+        roles = [f"{role}.{part}" for role in ("executor", "judge") for part in of]
+        async with open_services(load_config(None, [*roles, "judge.mode=llm"])) as services:
+            for judge in (services.training.judge, services.alone):
+                assert judge is not None
+                await judge.verdict(problem(MATHS), "It may have been an owl that was on it, or so they say")
+    assert len([line for line in caplog.messages if "did not copy" in line]) == 1
+
+
 @pytest.fixture
 def own_data(module: ModuleType) -> Iterator[tuple[Knowing, list[str]]]:
     """An executor that answers "no idea", and settings of problems that ``idea`` calls right and the rules wrong."""

@@ -8,6 +8,7 @@ from shared_box import SharedBox, shared_box
 
 from llm_as_judge.assembly.check import prove_tests
 from llm_as_judge.errors import DataError
+from llm_as_judge.sandbox import limits
 
 TABLES = tables(__file__)
 
@@ -111,6 +112,19 @@ def test_missing_and_invalid_tests_are_refused(box: SharedBox) -> None:
             box.verdict("def f(x): return x", tests)
     with pytest.raises(DataError, match="no tests for 'f'"):
         box.verdict("def f(x): return x", "  ")
+
+
+def test_each_call_has_its_own_time_and_all_calls_a_multiple_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ALL_TESTS", 3)
+    burn = (
+        "import signal, time\ndef f(s):\n    end = time.process_time() + s\n    while time.process_time() < end: pass"
+    )
+    disarmed = burn.replace("s):\n", "s):\n    signal.setitimer(signal.ITIMER_PROF, 0)\n")
+    with shared_box(cpu_seconds=1, wall_seconds=60) as box:
+        assert box.verdict(burn, "for _ in range(4): f(0.4)").passed
+        for source, seconds, error in ((burn, 99, "CPU time of one call"), (disarmed, 0.8, "3 s of CPU time")):
+            found = box.verdict(source, f"for _ in range(9): f({seconds})")
+            assert (found.outcome, error in found.error) == ("timeout", True), found.error
 
 
 STYLES = TABLES["STYLES"]

@@ -129,7 +129,10 @@ def test_every_dataset_has_its_metric_and_abstentions_give_an_alarm() -> None:
         assert line.split() == ["HasAns_exact", "100.0", "[94-100]", "60"]
     # Every fourth answer is open: 30 of 120. 60 of the others are right.
     some = [dataclasses.replace(r, verdict=Verdict(None, "llm")) if i % 4 == 0 else r for i, r in enumerate(SQUAD)]
-    text = printed(100, squad2=some)
+    text, own = printed(100, squad2=some), Verdict(None, "function")
+    assert "raise judge.max_tokens" in text
+    failed = " ".join(printed(100, squad2=[dataclasses.replace(r, verdict=own) for r in SQUAD]).split())
+    assert "judge.function gave None, failed or took too long" in failed and "judge.max_tokens" not in failed
     assert "50.0 to 75.0, 30 left open" in text
     assert "ALARM: the judge left 25 % of the answers open, so that between 50 and 75 % are" in text
     assert "ALARM" not in printed(100, squad2=SQUAD)

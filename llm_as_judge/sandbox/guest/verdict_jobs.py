@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import inspect
 import itertools
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
@@ -21,6 +22,7 @@ from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute, fin
 
 def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
     """Serve as the solution's child: execute it, then answer calls until the host closes the connection."""
+    _allow(job)
     function = defined(execute(job["source"], "solution", job["prelude"]), job["entry_point"])
     streams: list[Iterator[Any]] = []
 
@@ -50,7 +52,13 @@ def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
     host.send({"ready": True})
     while True:
         request = host.receive()
+        _allow(job)
         host.send(items(streams[request["stream"]], request["count"]) if "stream" in request else call(request))
+
+
+def _allow(job: dict[str, Any]) -> None:
+    """Give a call its CPU time. A solution that stops this timer still has that of all calls."""
+    signal.setitimer(signal.ITIMER_PROF, job["cpu_seconds"])
 
 
 @contextlib.contextmanager
