@@ -102,8 +102,8 @@ class Prompt:
 class Completion:
     """One sampled text with its token ids as sampled; text is never tokenised again.
 
-    After a repair turn, ``token_ids`` are those of all turns, user turns included, and the other fields are those of
-    the last one.
+    After a repair turn, ids, log-probs and mask are those of all turns, user turns included; the text and how it ended
+    are those of the last one.
     """
 
     text: str

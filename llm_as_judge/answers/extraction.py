@@ -125,7 +125,7 @@ def disputed(value: str, before: str, question: str) -> bool:
 
 
 def _is_false(sentence: str) -> bool:
-    """Whether a sentence is an equation with numbers on both sides that differ, also if one is rounded."""
+    """Tell whether a sentence is an equation with numbers on both sides that differ, also if one is rounded."""
     lead, equation = re.match(r"((?:[A-Za-z]+[:,]? )*)(.*)", clean(sentence)).groups()  # type: ignore[union-attr]
     sides = re.sub(r"[$€£¥]|[, ]+[A-Za-z][A-Za-z ,;]*\Z", "", equation).split("=")
     found = [(None if (tree := parse(side)) is None else as_fraction(tree), side.partition(".")[2]) for side in sides]

@@ -114,7 +114,9 @@ def same_answers(metric: Metric, answer: str, question: Question) -> str:
     if metric == "choice":
         return chosen_letter(answer, question.text)
     said = last_boxed(visible(answer)) or extract_answer(answer, question.kind)
-    return normalize_squad(said) if question.kind == "qa" else "".join(said.split()).strip("$.")
+    if question.kind == "qa":
+        return "" if metric == "squad2" and abstains(said, question.text) else normalize_squad(said)
+    return "".join(said.split()).strip("$.")
 
 
 def _math(answer: str, question: Question, reference: Reference) -> Scores:

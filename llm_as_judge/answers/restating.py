@@ -165,7 +165,7 @@ def doubtful(text: str) -> bool:
 
 
 def _asks(lead: _Words) -> bool:
-    """Whether the words before a value ask: a question word or a verb comes first or after the verb "to be"."""
+    """Tell whether the words before a value ask: a question word or a verb comes first or after the verb "to be"."""
     said = [stem for stem in lead if stem not in _LINKS]
     after = zip(("is", *said), said, strict=False)
     return any(word in _ASKING | _AUXILIARIES and before in _PAST | _PRESENT for before, word in after)

@@ -11,7 +11,7 @@ from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.local import LocalEngine
-from llm_as_judge.policy.model import Policy, lora_shape
+from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.thinking import ThinkingEngine
 from llm_as_judge.policy.tinker import TinkerPolicy
 from llm_as_judge.policy.vllm import VLLMEngine
@@ -45,20 +45,15 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
     """Load the configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``, of
     which a folder of checkpoints, as a warm-up writes it, stands for the newest).
     """
-    model = _started(config, adapter).model
-    return Policy.load(config.base_model.path, model, seed=config.training.seed, adapter=adapter)
+    return Policy.load(config.base_model.path, _started(config).model, seed=config.training.seed, adapter=adapter)
 
 
-def _started(config: Config, adapter: Path | None) -> Config:
-    """Return ``config`` with the newest checkpoint instead of a folder of checkpoints as ``model.adapter``.
-
-    The LoRA's shape is that of ``adapter``, if there is one; then nothing is trained.
-    """
-    start, described = config.model.adapter, adapter and (adapter / "adapter_config.json").exists()
-    shape = lora_shape(adapter) if adapter and described else {}
+def _started(config: Config) -> Config:
+    """Return ``config`` with the newest checkpoint instead of a folder of checkpoints as ``model.adapter``."""
+    start = config.model.adapter
     if start and not (start / "adapter_config.json").exists() and (newest := latest(start)):
-        start = newest
-    return config.model_copy(update={"model": config.model.model_copy(update={**shape, "adapter": start})})
+        return config.model_copy(update={"model": config.model.model_copy(update={"adapter": newest})})
+    return config
 
 
 def load_author(
@@ -69,7 +64,7 @@ def load_author(
     prompt = Layer1(config.workflow, config.data.domains, config.choices)
     if config.generation.engine == "tinker":
         progress.say(f"policy: {base} on {config.engine.base_url}")
-        served = TinkerPolicy(_started(config, adapter), adapter, progress.say)
+        served = TinkerPolicy(_started(config), adapter, progress.say)
         return _author(served, served, prompt, config, adapter)
     if policy is None:
         progress.say(f"loading the policy {base}")
@@ -84,7 +79,8 @@ def load_author(
         if not config.engine.base_url:
             log = config.output.log_dir / config.base_model.key / "policy_server.log"
             progress.say(f"starting vLLM, which takes up to some minutes; its log: {log}")
-            words = command(_started(config, adapter), locate_weights(base), base, dtype)
+            shaped = config.model_copy(update={"model": policy.config})  # the adapter's rank
+            words = command(shaped, locate_weights(base), base, dtype)
             own = OwnServer(config.engine, words, str(policy.device), log)
         address = own.config if own else config.engine
         engine = VLLMEngine(address, base, checkpoint_folder(config) / "adapters", policy.tokenizer, own=own)

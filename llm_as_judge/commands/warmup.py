@@ -91,7 +91,8 @@ def run_warmup(config: "Config", *, resume: bool = False, progress: Progress = S
             progress.say(str(looks[-1]))
             return written.valid_rate >= settings.enough_valid
 
-        progress.say(f"what the policy writes for {len(pairs.held_out_questions)} problems before the warm-up:")
+        since = f"after {loop.steps} steps" if loop.steps else "before the warm-up"
+        progress.say(f"what the policy writes for {len(pairs.held_out_questions)} problems {since}:")
         look()
         enough = False
         while loop.steps < settings.sft_steps and not enough:
@@ -124,6 +125,7 @@ def warmup(
         return
     settings = options.load(sft_steps=steps)
 
+    from llm_as_judge.rl.checkpoint import step_of
     from llm_as_judge.views.terminal import TerminalProgress
 
     console = cli.make_console(as_json)
@@ -131,7 +133,8 @@ def warmup(
         result = run_warmup(settings, resume=resume, progress=progress)
     if as_json:
         cli.print_json({"adapter": str(result.adapter), "looks": [look.as_json() for look in result.looks]})
-    first, kept = result.looks[0].written, max(result.looks, key=Look.rank).written
+    first, last = result.looks[0].written, step_of(result.adapter)
+    kept = next(look.written for look in result.looks if look.step == last)
     rates = f"{100 * first.valid_rate:.0f} % before, {100 * kept.valid_rate:.0f} % after"
     cli.show(console, f"valid workflows: {rates}{kept.reasons}", f"adapter {result.adapter}")
     cli.show(console, f"train from it with: --set model.adapter={result.adapter}")

@@ -103,7 +103,7 @@ class TrainingConfig(Strict):
         description="Compute shared prefixes once; null: if this saves tokens and the first batch gives equal results.",
     )
     micro_batch_tokens: int = Field(
-        16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); does not affect results."
+        16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); changes results by rounding only."
     )
     save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
     keep_checkpoints: int = Field(

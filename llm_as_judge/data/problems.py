@@ -35,7 +35,7 @@ TEST_SETS = Path("data/test")
 
 
 def unread_tests(record: Record, problem: Problem, dataset: Dataset | None) -> set[str]:
-    """Fields that hold asserts or, in a form of one's own, are called tests, of which the problem has nothing."""
+    """Find fields that hold asserts or, in a form of one's own, are called tests, of which the problem has nothing."""
     question, found = problem.question, set[str]()
     shown = "\n".join((question.text, question.prelude, *question.public_tests, problem.reference.tests))
     for name in record.keys() - READ.keys():

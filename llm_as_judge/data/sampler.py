@@ -145,7 +145,7 @@ class DomainSampler:
         self._problems = {domain: tuple(problems[domain]) for domain in wanted}
         self._epochs = {domain: _Epochs([p.question.id for p in own]) for domain, own in self._problems.items()}
         self._seed = seed
-        lines = (f"{domain} {problem.question.id}" for domain, own in self._problems.items() for problem in own)
+        lines = (f"{domain} {problem!r}" for domain, own in self._problems.items() for problem in own)
         self._fingerprint = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     def sample(self, n: int) -> list[Problem]:

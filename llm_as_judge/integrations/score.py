@@ -64,10 +64,9 @@ class Scorer:
     ) -> Rollout:  # fmt: skip
         """Run, judge and reward ``text``, the policy's whole reply, on the problem of ``row``.
 
-        ``finish_reason`` "length": the reply was cut off at its limit. ``seed`` is the executor's: replies of one group
-        should have different ones. ``attempts`` are the earlier ones of the episode, from ``turn``. Raises
-        ``DataError`` for a row without a problem, ``ConfigError`` and ``ProviderError`` if the services cannot be
-        opened.
+        ``finish_reason`` "length": the reply was cut off at its limit. ``seed`` is the executor's. ``attempts`` are the
+        earlier ones of the episode, from ``turn``. Raises ``DataError`` for a row without a problem, ``ConfigError``
+        and ``ProviderError`` if the services cannot be opened.
         """
         ended = await self.turn(row, text, finish_reason, seed, attempts, last=True)
         assert isinstance(ended, Rollout)

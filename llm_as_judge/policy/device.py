@@ -22,7 +22,7 @@ _THREAD = ThreadPoolExecutor(1, "device")
 
 
 async def on_device(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run ``work`` in the process's only thread for loading, sampling, scoring, updates and saving.
+    """Run ``work`` in the process's only thread for loading, sampling, scoring and updates.
 
     The event loop stays free for endpoints and workflows. Work that has begun is always finished, even if cancelled,
     because stopping it could leave the weights half updated.

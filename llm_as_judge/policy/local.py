@@ -1,4 +1,6 @@
-"""Sampling with the trainer's own weights: no copy to synchronise, no server.
+"""Sampling workflows with the trainer's own weights (``generation.engine: local``): no copy to synchronise, no server.
+
+A local executor's replies come from ``policy.answering``.
 
 The common beginning of all prompts is prefilled once, the rest of each prompt once; neither is copied for each member
 of a group: a decoding step attends to three caches (common, per prompt, per sequence). Finished sequences leave the

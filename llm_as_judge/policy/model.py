@@ -104,6 +104,7 @@ class Policy(Encoder):
         the model cannot be loaded or the adapter belongs to another model.
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        config = config.model_copy(update=lora_shape(adapter) if adapter else {})
         path = locate_weights(path)
         options: dict[str, Any] = {"dtype": config.dtype}
         if config.quantization != "none":

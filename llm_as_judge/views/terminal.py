@@ -313,7 +313,7 @@ def summary_tables(rows: "Sequence[tuple[str, Summary]]") -> Iterator[Renderable
 
 def troubles(rows: "Mapping[str, Summary]") -> Iterator[str]:
     """Yield workflows that did not run, ended early or could not be scored, with reasons; alarms for abstentions."""
-    names = ("invalid, not run", "ended without an answer", "unscored, infrastructure")
+    names = ("invalid, not run", "ended without an answer", "unscored")
     kinds = {name: Counter[str]() for name in names}
     for row in rows.values():
         ended = {name: n for name, n in row.outcomes.items() if name not in ("finished", "invalid", "fault")}

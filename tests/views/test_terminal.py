@@ -146,4 +146,4 @@ def test_reasons_of_invalid_and_unscored_workflows_are_shown() -> None:
     text = printed(100, mine=[*made, rollout(of, False, outcome="timeout"), rollout(of, None)])
     assert "invalid, not run: 3\n      2  W201 there is no such operator\n      1  W303" in text
     assert "ended without an answer: 1\n      1  timeout" in text
-    assert "unscored, infrastructure: 1\n      1  the provider was down" in text
+    assert "unscored: 1\n      1  the provider was down" in text
