@@ -30,7 +30,7 @@ class Exported:
     merged: bool
     files: Mapping[str, int]  # bytes of each
     scores: bool  # whether the card has scores
-    note: str = ""  # how far a merged model is from the quantized base with the adapter
+    note: str = ""  # how far whole base and adapter, which are merged, are from the quantized base and adapter
     pushed: str = ""  # address on the hub
 
 

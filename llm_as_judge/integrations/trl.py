@@ -70,7 +70,10 @@ class WorkflowReward:
                 log_metric(name, value)
         if log_extra is not None:
             log_extra("outcome", [rollout.execution.outcome for rollout in rollouts])
-        return [rollout.reward.total for rollout in rollouts]
+        # A group with an abstention is left out whole, as in ``rl.credit``.
+        out = {record for record, rollout in zip(records, rollouts, strict=True) if rollout.verdict.abstained}
+        pairs = zip(records, rollouts, strict=True)
+        return [None if record in out else rollout.reward.total for record, rollout in pairs]
 
 
 def _metrics(rollouts: Sequence[Rollout]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -191,6 +192,9 @@ def test_the_order_of_slots_is_known_and_other_problems_are_refused() -> None:
     state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
     with pytest.raises(DataError, match="other problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
+    mended = {"math": [replace(one, reference=Reference(("new",))) for one in problems(math=5)["math"]]}
+    with pytest.raises(DataError, match="other problems"):
+        DomainSampler(mended, {"math": 1.0}).load_state_dict(state)
     for there in ({"math": 5, "qa": 5}, {"math": 5}, {"qa": 5}):
         with pytest.raises(DataError, match=r"no (math|code) problems; add some") as caught:
             DomainSampler(problems(**there), RATIOS)

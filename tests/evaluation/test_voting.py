@@ -45,8 +45,8 @@ async def test_the_most_frequent_answer_counts_with_the_costs_of_all_drafts(tmp_
     wrong = []
     for dataset, answers, gold, correct in TABLES["votes"]:
         bench, parts = voters(answers)
-        domain = "qa" if dataset in ("hotpotqa", "mmlu") else "math"
-        of = problem(f"{dataset}", domain, dataset, Reference((gold,)))
+        domain = "qa" if dataset in ("hotpotqa", "squad2", "mmlu") else "math"
+        of = problem(f"{dataset}", domain, dataset, Reference((gold,) if gold else ()))
 
         def log(drafts: int, name: str = f"{dataset}{len(wrong)}{answers[:3]}") -> Ledger:
             return Ledger(tmp_path / f"{name.replace('/', '')}_{drafts}.jsonl")

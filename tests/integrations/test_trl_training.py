@@ -3,6 +3,7 @@
 import re
 import warnings
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.knowing import Knowing, Loads
+from helpers.rollouts import rollout
 
 from llm_as_judge.config.loading import locate_weights, to_yaml
 from llm_as_judge.config.schema import Config
@@ -112,3 +114,15 @@ async def test_a_batch_from_trl(executor: Knowing, config: Loads) -> None:
         batch["trainer_state"] = SimpleNamespace(global_step=1)  # other seeds, so that no reply is cached
         assert await reward(**batch) == [None, None, cut]
         assert logged["workflow/unscored"] == pytest.approx(2 / 3)
+
+    async def scored(row: Any, text: str, **more: Any) -> Any:
+        one = next(done)
+        return replace(one, verdict=replace(one.verdict, tier="llm"))
+
+    batch["log_metric"] = batch["log_extra"] = None
+    batch["record"], batch["completions"], batch["completion_ids"] = ["a", "a", "b", "b"], [text] * 4, [[5]] * 4
+    done = iter(rollout(problem_of(rows[0]), correct) for correct in (True, None, True, False))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reward.scorer, "score", scored)
+        found = await reward(**batch)
+    assert found[:2] == [None, None] and None not in found[2:], "a group with an abstention is left out whole"

@@ -75,6 +75,8 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
     assert identity(loaded(TWO)) == identity(same) != identity(other)
     Path("config.yaml").write_text(to_yaml(loaded(TWO)), "utf-8")
     assert _changed(same, Path()) == [] and "executors was" in _changed(other, Path())[0]
+    dearer = loaded(TWO, "executor.price_per_million_input=9")
+    assert "executor.price_per_million_input was" in _changed(dearer, Path())[0], "tokens are weighed by it"
     one = "executors: {%s}"
     for text, message in {
         one % "default: {model: b}": "c.yaml:1: 'executors.default.model': 'default' cannot be a name",
