@@ -205,7 +205,7 @@ class TinkerPolicy(Encoder):
         with tempfile.TemporaryDirectory() as folder:
             found = self._adapter(Path(folder), self._saved_sampler())
             scale = _scale(Path(folder) / _WEIGHTS) if found and new else 1.0
-        if not 0.8 < scale < 1.25:
+        if not 0.9 < scale < 1.1:
             rate = f"learning_rate={self.learning_rate:g} acts like {scale * self.learning_rate:.2g}"
             self._say(f"{self._url} draws LoRA's first matrices {scale:.1f} times as large as PEFT does: {rate}")
         if (alpha := found.get("lora_alpha", _ALPHA)) != self._model.lora_alpha:
