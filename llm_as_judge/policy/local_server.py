@@ -126,7 +126,12 @@ class LocalServer:
 
         def settle(request: Request) -> None:
             future = self._running.pop(request)
-            loop.call_soon_threadsafe(lambda: future.done() or future.set_result(request))
+
+            def answer() -> None:
+                if not future.done():
+                    future.set_result(request)
+
+            loop.call_soon_threadsafe(answer)
 
         try:
             while self._waiting or answerer.busy:
