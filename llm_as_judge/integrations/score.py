@@ -88,7 +88,7 @@ class Scorer:
         async def roll_out() -> Rollout | Attempt:
             async with services.limit:
                 attempt = await run_attempt(problem, completion, parts, seed)
-                if repair and (failed := await to_repair(attempt, problem.question, parts)):
+                if repair and (failed := await to_repair(attempt, problem, parts)):
                     return failed
                 rollout = await conclude(problem, completion, parts, attempt, tuple(attempts))
             return (await completed({(0, 0): rollout}, parts))[0, 0]
