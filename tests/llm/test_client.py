@@ -61,12 +61,10 @@ class Script:
         self.replies = list(replies)
         self.requests: list[Any] = []
         self.headers: list[Any] = []
-        self.at: list[float] = []
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(await request.json() if request.can_read_body else request.path)
         self.headers.append(dict(request.headers))
-        self.at.append(asyncio.get_running_loop().time())
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, web.Response):  # a response object can be sent only once
             kept = {name: reply.headers[name] for name in ("Retry-After", "Content-Type") if name in reply.headers}
