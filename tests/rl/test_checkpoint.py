@@ -60,6 +60,7 @@ def test_the_newest_and_the_best_validated_checkpoints_are_kept(tmp_path: Path) 
     for keep, left in ((5, {1, 2, 3, 4, 5}), (1, {3, 5})):
         checkpoint.prune(tmp_path, keep)
         assert set(map(checkpoint.step_of, tmp_path.iterdir())) == left
+    assert checkpoint.verify(tmp_path / "step_3") == checkpoint.verify(tmp_path / "step_5") == "r"
 
 
 def flip_a_bit(path: Path) -> None:
