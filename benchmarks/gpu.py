@@ -86,9 +86,7 @@ def main() -> None:
     lines["update: seconds"] = f"{spent['padded']:.2f} padded, {spent['tree']:.2f} shared"
     model, forwarded = CONFIG.model, min(tree.unique_tokens, BUDGET)
     scored = tree.edge.numel() * forwarded / tree.unique_tokens
-    memory = update_memory(
-        SHAPE, model.lora_target_modules, model.lora_rank, "bfloat16", forwarded, scored, checkpointing=True
-    )
+    memory = update_memory(SHAPE, model, "bfloat16", forwarded, scored)
     resting = memory.weights + memory.adapter
 
     def compare(name: str, planned: float) -> None:

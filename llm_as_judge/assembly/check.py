@@ -62,31 +62,29 @@ async def check_golds(
     records = golds = 0
     failures, untested = list[Failure](), list[Failure]()
     checks: list[Awaitable[list[Failure]]] = []
-    unread = set[str]()
-    files = [file for path in paths for file in files_in(path)]
-    empty, known = set(files), [(file, Forms(file, data)) for file in files]
-    for file, forms, place, record in ((one, forms, *found) for one, forms in known for found in read(one)):
-        empty.discard(file)
-        records += 1
-        try:
-            if isinstance(record, DataError):
-                raise record
-            problem, answers = _parsed(dataset, forms, record, place)
-        except DataError as error:
-            (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
-        else:
-            golds += len(answers)
-            unread |= unread_tests(record, problem, DATASETS.get(problem.question.dataset))
-            checks += [_check(judge, sandbox, problem, gold) for gold in answers]
-            checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
-        if len(checks) >= _CONCURRENT:
-            failures += [failure for found in await asyncio.gather(*checks) for failure in found]
-            checks = []
-        await asyncio.sleep(0)  # lets Ctrl-C through
+    for file in [file for path in paths for file in files_in(path)]:
+        before, forms, unread = records, Forms(file, data), set[str]()
+        for place, record in read(file):
+            records += 1
+            try:
+                if isinstance(record, DataError):
+                    raise record
+                problem, answers = _parsed(dataset, forms, record, place)
+            except DataError as error:
+                (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
+            else:
+                golds += len(answers)
+                unread |= unread_tests(record, problem, DATASETS.get(problem.question.dataset))
+                checks += [_check(judge, sandbox, problem, gold) for gold in answers]
+                checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
+            if len(checks) >= _CONCURRENT:
+                failures += [failure for found in await asyncio.gather(*checks) for failure in found]
+                checks = []
+            await asyncio.sleep(0)  # lets Ctrl-C through
+        failures += [Failure(str(file), "no records")] if records == before else []
+        warn_unread(file, unread)
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
-    failures += [Failure(str(file), "no records") for file in empty]
     failures += untested if len(untested) == records else []
-    warn_unread(files[0], unread)
     warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])
     return GoldReport(records, golds, tuple(sorted(failures, key=lambda failure: failure.id)))
 

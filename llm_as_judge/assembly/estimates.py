@@ -22,7 +22,7 @@ from llm_as_judge.errors import ConfigError, refusing
 from llm_as_judge.policy.limits import CACHE_TOKENS, LOGIT_ELEMENTS, MAX_SEQUENCES, PREFILL_TOKENS, SMALL_MODEL
 
 if TYPE_CHECKING:
-    from llm_as_judge.config.schema import Config
+    from llm_as_judge.config.schema import Config, ModelConfig
 
 GB = 1e9
 MFU = 0.35
@@ -141,26 +141,23 @@ class Memory:
     logits: float
 
 
-def update_memory(
-    shape: ModelSizes, modules: str | Sequence[str], rank: int, dtype: str, tokens: float, scored: float, *,
-    checkpointing: bool, quantization: str = "none",
-) -> Memory:  # fmt: skip
+def update_memory(shape: ModelSizes, model: "ModelConfig", dtype: str, tokens: float, scored: float) -> Memory:
     """Estimate the peak memory of an update: ``tokens`` are forwarded at once, ``scored`` of them are completions'.
 
     Layers before the first adapter keep no activations, because no gradient reaches them.
     """
-    adapted = shape.adapted(modules)
+    adapted, rank = shape.adapted(model.lora_target_modules), model.lora_rank
     parameters = rank * sum(inputs + outputs for _, inputs, outputs in adapted)
     reached = shape.layers - int(re.findall(r"layers\.(\d+)\.", adapted[0][0])[0]) if adapted else 0
     h, kv, i, r = _KEPT[dtype]
     share = len(adapted) / (7 * reached) if reached else 0.0
     each = h * shape.hidden + kv * shape.kv_heads * shape.head_dim + i * shape.intermediate + r * rank * share
-    layers = shape.layers * shape.hidden * BYTES[dtype] + each if checkpointing else reached * each
+    layers = shape.layers * shape.hidden * BYTES[dtype] + each if model.gradient_checkpointing else reached * each
     logits = min(scored * shape.vocabulary, LOGIT_ELEMENTS) * _LOGIT_BYTES
     # Of a quantized base, one layer's weights at a time are whole.
     whole = max(inputs * outputs for _, inputs, outputs in shape.linear()) * BYTES[dtype]
-    activations = tokens * layers + (whole if quantization != "none" else 0.0)
-    return Memory(shape.weight_bytes(dtype, quantization), 16.0 * parameters, activations, logits)
+    activations = tokens * layers + (whole if model.quantization != "none" else 0.0)
+    return Memory(shape.weight_bytes(dtype, model.quantization), 16.0 * parameters, activations, logits)
 
 
 def sampling_memory(

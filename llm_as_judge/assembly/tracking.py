@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -89,8 +88,13 @@ class Tracking:
     def step(self, report: StepReport) -> None:
         self._log(step_metrics(report), report.step)
         rows, self._rows = self._rows, []
-        for name in TABLES if rows else ():
-            self._tell(name, partial(_log_table, sys.modules.get(name), rows, report.step))
+
+        def table(name: str, run: Any) -> None:
+            if rows and name in TABLES:
+                columns = sys.modules[name].Table(columns=list(COLUMNS), data=rows)
+                run.log({"completions": columns}, step=report.step)
+
+        self.each(table)
 
     def evaluation(self, step: int, summary: Summary, problems: str = "") -> None:
         """Track a validation, or with ``problems`` (``heldout/``) an evaluation of other problems."""
@@ -99,27 +103,19 @@ class Tracking:
         self._log({f"eval/{problems}{name}": value for name, value in shares.items()}, step)
 
     def _log(self, metrics: Mapping[str, float], step: int) -> None:
-        self.each("log", {name: value for name, value in metrics.items() if math.isfinite(value)}, step=step)
+        known = {name: value for name, value in metrics.items() if math.isfinite(value)}
+        self.each(lambda _, run: run.log(known, step=step))
 
-    def each(self, method: str, *given: Any, **named: Any) -> None:
-        """Call a method of every run; one that fails is dropped."""
-        for name in list(self._open):
-            self._tell(name, lambda run: getattr(run, method)(*given, **named))
-
-    def _tell(self, name: str, tell: Callable[[Any], object]) -> None:
-        """Call ``tell`` with the tracker's run, if it is open."""
-        try:
-            with redirect_stdout(sys.stderr):
-                if name in self._open:
-                    tell(self._open[name])
-        except Exception as error:  # tracking must not stop the training
-            what = f"{type(error).__name__}: {error}"
-            logger.warning("%s failed and gets no more metrics of this run: %s", name, what)
-            del self._open[name]
-
-
-def _log_table(tool: Any, rows: list[list[Any]], step: int, run: Any) -> None:
-    run.log({"completions": tool.Table(columns=list(COLUMNS), data=rows)}, step=step)
+    def each(self, tell: Callable[[str, Any], object]) -> None:
+        """Call ``tell`` with name and run of every open tracker; one that fails is dropped."""
+        for name, run in list(self._open.items()):
+            try:
+                with redirect_stdout(sys.stderr):
+                    tell(name, run)
+            except Exception as error:  # tracking must not stop the training
+                what = f"{type(error).__name__}: {error}"
+                logger.warning("%s failed and gets no more metrics of this run: %s", name, what)
+                del self._open[name]
 
 
 @contextmanager
@@ -138,7 +134,7 @@ def tracking(settings: TrackingConfig, table_every: int = 0) -> Iterator[Trackin
     try:
         yield found
     finally:
-        found.each("finish")
+        found.each(lambda _, run: run.finish())
 
 
 def step_metrics(report: StepReport) -> dict[str, float]:

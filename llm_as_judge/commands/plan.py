@@ -227,11 +227,7 @@ def _parts(config: "Config", shape: ModelSizes, work: Workload, card: Card) -> d
 
     model, dtype, total = config.model, _dtype(config), _forwarded(config, work)
     forwarded = min(total, config.training.micro_batch_tokens)
-    update = estimates.update_memory(
-        shape, model.lora_target_modules, model.lora_rank, dtype, forwarded,
-        forwarded * work.tokens["generated"] / total, checkpointing=model.gradient_checkpointing,
-        quantization=model.quantization,
-    )  # fmt: skip
+    update = estimates.update_memory(shape, model, dtype, forwarded, forwarded * work.tokens["generated"] / total)
     parts = {"trainer": sum(asdict(update).values())}
     if config.generation.engine == "vllm":
         least = update.weights + shape.cache_bytes(work.tokens["unique"], dtype) + _SERVER

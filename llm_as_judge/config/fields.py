@@ -61,12 +61,6 @@ OutputPath = Annotated[Path, BeforeValidator(_path)]
 FunctionName = Annotated[str, Input()]
 
 
-def tool_names(value: Any) -> Any:
-    """Accept one tool without a list, and ``none`` for no tool."""
-    named = [value] if isinstance(value, str) else value
-    return as_tuple([] if named in (None, ["none"]) else named)
-
-
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 

@@ -9,22 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.endpoints import EndpointConfig, EngineConfig, ExecutorConfig, JudgeConfig
-from llm_as_judge.config.fields import (
-    MAX_ITEMS,
-    Float,
-    Input,
-    InputPath,
-    Names,
-    OutputPath,
-    Strict,
-    complete_shares,
-    tool_names,
-)  # fmt: skip
+from llm_as_judge.config.fields import MAX_ITEMS, Float, Input, InputPath, Names, OutputPath, Strict, complete_shares
 
 #: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
 POLICY = "policy"
@@ -222,10 +212,17 @@ class BudgetConfig(Strict):
 class TrackingConfig(Strict):
     """Where a run's curves go in addition to its event log."""
 
-    report_to: Annotated[tuple[Literal["trackio", "wandb", "tensorboard"], ...], BeforeValidator(tool_names)] = Field(
+    report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = Field(
         (), description="Experiment trackers; each needs the extra of the same name."
     )
     project: str = Field("llm-as-judge", min_length=1, description="Project name in the trackers.")
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _tools(cls, value: Any) -> Any:
+        """Accept one tool without a list, and ``none`` for no tool."""
+        named = [value] if isinstance(value, str) else value
+        return () if named in (None, ["none"]) else tuple(named) if isinstance(named, list) else named
 
 
 class OutputConfig(Strict):

@@ -100,17 +100,15 @@ def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list
     return found
 
 
-async def chosen_rows(
-    training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log, untried: str = "answer"
-) -> list[Row]:
-    """Return the rows on ``problems``; a domain without training problems gets the shape ``untried``."""
+async def chosen_rows(training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log) -> list[Row]:
+    """Return the rows on ``problems``; a domain without training problems gets the shape ``answer``."""
     domains = {problem.question.domain: problem.question.kind for problem in problems}
     shapes = list(training.evaluations)
     by_domain = training.best(attrgetter("domain"))
     methods: Mapping[str, Mapping[str, str]] = {
         SINGLE: {domain: DRAFTS[kind] for domain, kind in domains.items()},
         BEST_SINGLE: dict.fromkeys(domains, training.best()[""]),
-        BY_DOMAIN: {domain: by_domain.get(domain, untried) for domain in domains},
+        BY_DOMAIN: {domain: by_domain.get(domain, "answer") for domain in domains},
         RANDOM: {},
     }
     rows = []

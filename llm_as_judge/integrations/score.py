@@ -82,9 +82,17 @@ class Scorer:
         """
         problem, completion = problem_of(row, self.config.data), Completion(text, (), (), (), finish_reason)
         services = await asyncio.to_thread(self._services)
-        repair = not last and len(attempts) < self.config.workflow.repairs
-        work = services.roll_out(problem, completion, seed, tuple(attempts), repair)
-        return await asyncio.wrap_future(services.loop.submit(work))
+        parts, repair = services.parts, not last and len(attempts) < self.config.workflow.repairs
+
+        async def roll_out() -> Rollout | Attempt:
+            async with services.limit:
+                attempt = await run_attempt(problem, completion, parts, seed)
+                if repair and (failed := await to_repair(attempt, problem, parts)):
+                    return failed
+                rollout = await conclude(problem, completion, parts, attempt, tuple(attempts))
+            return (await completed({(0, 0): rollout}, parts))[0, 0]
+
+        return await asyncio.wrap_future(services.loop.submit(roll_out()))
 
     def close(self) -> None:
         with self._lock:
@@ -113,15 +121,5 @@ class _Services:
         except BaseException:
             self.loop.close()
             raise
-        self._parts: RolloutParts = services.training
-        self._limit = asyncio.Semaphore(self._parts.concurrency)
-
-    async def roll_out(
-        self, problem: Problem, completion: Completion, seed: int | None, attempts: tuple[Attempt, ...], repair: bool
-    ) -> Rollout | Attempt:
-        async with self._limit:
-            last = await run_attempt(problem, completion, self._parts, seed)
-            if repair and (failed := await to_repair(last, problem.question, self._parts)):
-                return failed
-            rollout = await conclude(problem, completion, self._parts, last, attempts)
-        return (await completed({(0, 0): rollout}, self._parts))[0, 0]
+        self.parts: RolloutParts = services.training
+        self.limit = asyncio.Semaphore(self.parts.concurrency)

@@ -184,19 +184,18 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
         """Return the use of the request places so far, summed over all addresses."""
         return sum((server.places.load() for server in self._servers), Load())
 
-    async def check(self) -> list[str]:
-        """Ask every address for one short completion, never from the cache; returns the names of the models served.
+    async def check(self) -> None:
+        """Ask every address for one short completion, never from the cache.
 
         Raises ``ProviderError`` with address, model, cause and cure.
         """
-        found: list[str] = []
         for server in self._servers:
+            names = list[str]()
             try:
                 names = await server.ask("/models", None, model_names, f"model {self.config.model}")
             except ProviderError as error:
                 if error.cause not in ("model", "request", "reply"):  # these three: a server without that list
                     raise
-                names = []
             try:
                 reply = await self._complete(self._request(_CONTROL), [server])
                 if not reply.reply.strip():
@@ -206,8 +205,6 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
                 if error.cause == "model" and names:
                     raise ProviderError(f"{error}; it serves {', '.join(names)}", error.cause) from error
                 raise
-            found += names
-        return list(dict.fromkeys(found))
 
     def _request(
         self, prompt: str, system: str | None = None, temperature: float | None = None, max_tokens: int | None = None

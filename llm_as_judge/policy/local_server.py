@@ -125,7 +125,13 @@ class LocalServer:
             return None
 
         def settle(request: Request) -> None:
-            loop.call_soon_threadsafe(_settle, self._running.pop(request), request)
+            future = self._running.pop(request)
+
+            def answer() -> None:
+                if not future.done():
+                    future.set_result(request)
+
+            loop.call_soon_threadsafe(answer)
 
         try:
             while self._waiting or answerer.busy:
@@ -142,11 +148,6 @@ class LocalServer:
             self._running.clear()
             if self._waiting:
                 self._rounds = asyncio.ensure_future(self._run())
-
-
-def _settle(future: "asyncio.Future[Request]", request: Request) -> None:
-    if not future.done():
-        future.set_result(request)
 
 
 def _ids(answerer: Answerer, messages: list[dict[str, str]]) -> list[int]:

@@ -25,19 +25,12 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import ModelConfig
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.files import read_json
-from llm_as_judge.policy import scoring
+from llm_as_judge.policy import quantized, scoring
 from llm_as_judge.policy.attention import ATTENTION
 from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.device import fit_threads, resolve_device, resolve_dtype
 from llm_as_judge.policy.limits import SMALL_MODEL
 from llm_as_judge.policy.packed import PackedLinears
-from llm_as_judge.policy.quantized import (
-    fix_kernels,
-    loading_options,
-    quantization_of,
-    record_quantization,
-    recorded_quantization,
-)
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.scoring import Layout, MicroBatch
 from llm_as_judge.policy.shareable import TESTED, why_not, why_not_positions
@@ -62,11 +55,11 @@ class Policy(Encoder):
         """Add an adapter, whose initial weights ``seed`` determines."""
         self.config, self.tokenizer, self.name = config, tokenizer, config.model_name
         device = resolve_device(config.device)
-        self.quantization = quantization_of(base)
+        self.quantization = quantized.quantization_of(base)
         if self.quantization == "none":
             base = base.to(device=device, dtype=resolve_dtype(config.dtype, device, base.num_parameters()))
         else:  # loaded in its place and precision
-            fix_kernels(base)
+            quantized.fix_kernels(base)
         silence(base)
         # The adapter depends on its seed only, and the caller's random state is left as it was.
         own = [device] if device.type == "cuda" else []
@@ -110,7 +103,7 @@ class Policy(Encoder):
         if config.quantization != "none":
             device = resolve_device(config.device)
             dtype = resolve_dtype(config.dtype, device, SMALL_MODEL + 1)
-            options = {"dtype": dtype, **loading_options(config.quantization, str(device), dtype)}
+            options = {"dtype": dtype, **quantized.loading_options(config.quantization, str(device), dtype)}
         tokenizer, base = load_model(path, setting=f"model.model_name={config.model_name!r}", **options)
         policy = cls(base, tokenizer, config, seed=seed)
         if config.adapter is not None:
@@ -245,7 +238,7 @@ class Policy(Encoder):
         )
         (directory / "README.md").unlink(missing_ok=True)  # PEFT's template of a model card, with nothing filled in
         if self.quantization != "none":
-            record_quantization(directory, self.quantization)
+            quantized.record_quantization(directory, self.quantization)
         let_others_read(directory)
 
     def load_adapter(self, directory: Path) -> None:
@@ -269,7 +262,7 @@ class Policy(Encoder):
             more = result.unexpected_keys[:3]
             what = f"{directory} is an adapter of another shape or model: it lacks {missing[:3]} and has {more}"
             raise ConfigError(f"{what}; {cure}")
-        if (trained_on := recorded_quantization(directory)) != self.quantization:
+        if (trained_on := quantized.recorded_quantization(directory)) != self.quantization:
             logger.warning(
                 "%s was trained on a base with model.quantization=%s, not %s: its workflows may be worse",
                 directory, trained_on, self.quantization,

@@ -80,15 +80,15 @@ class VLLMEngine:
         name, before = self._write(policy, version), self._loaded
 
         async def load(transport: Transport) -> None:
-            if name != before:
-                await self._adapter(transport, "load", name)
-            if before not in (None, name):
+            await self._adapter(transport, "load", name)
+            if before:
                 await self._adapter(transport, "unload", before)
 
-        self._run(load)
+        if name != before:
+            self._run(load)
+            if before:
+                shutil.rmtree(self._adapter_dir / before, ignore_errors=True)
         self._synced, self._loaded, self.version = (ref(policy), version), name, version
-        if before not in (None, name):
-            shutil.rmtree(self._adapter_dir / before, ignore_errors=True)
 
     def generate(
         self, prompts: Sequence[Sequence[int]], n: int = 1, *, sampling: Sampling = PLAIN, max_new_tokens: int = 1024,

@@ -128,15 +128,14 @@ def latest(directory: Path, warn: Callable[[str], None] = logger.warning) -> Pat
     return None
 
 
-def prune(directory: Path, keep: int) -> list[Path]:
+def prune(directory: Path, keep: int) -> None:
     """Remove all checkpoints but the ``keep`` newest and, of the validated ones, the newest of the best."""
     newest = _newest_first(directory)
     scores = {path: score for path in newest if (score := read_json(path / VALIDATION).get("overall")) is not None}
     best = max(scores, key=lambda path: scores[path], default=None)
-    gone = [path for path in newest[keep:] if path != best]
-    for path in gone:
-        shutil.rmtree(path)
-    return gone
+    for path in newest[keep:]:
+        if path != best:
+            shutil.rmtree(path)
 
 
 def _newest_first(directory: Path) -> list[Path]:

@@ -213,7 +213,7 @@ class Pipeline:
                 problem, (completion, attempts) = batch.problems[place], batch.episode(place, member)
                 if len(attempts) < rollout.repairs:
                     attempt = refuse(problem, completion, rollout)
-                    if attempt and (failed := await to_repair(attempt, problem.question, rollout)):
+                    if attempt and (failed := await to_repair(attempt, problem, rollout)):
                         refused[place, member] = failed
             if not refused:
                 return batch

@@ -21,18 +21,7 @@ from llm_as_judge.judging.own import LATER, AnyJudge, OwnJudge, verdict_of
 from llm_as_judge.policy.chat import Encoder, joined
 from llm_as_judge.rewards.custom import CustomRewards
 from llm_as_judge.seeds import derived_seed
-from llm_as_judge.types import (
-    Attempt,
-    Completion,
-    Execution,
-    Group,
-    OnCompletion,
-    Problem,
-    Question,
-    Reward,
-    Rollout,
-    Verdict,
-)  # fmt: skip
+from llm_as_judge.types import Attempt, Completion, Execution, Group, OnCompletion, Problem, Reward, Rollout, Verdict
 from llm_as_judge.workflow.run import WorkflowRunner
 
 if TYPE_CHECKING:
@@ -245,7 +234,7 @@ class Collector:
         seed = derived_seed(self.seed, problem.question.id, 0 if self.common_seeds else member)
         async with self._limit:
             last = await run_attempt(problem, completion, parts, seed)
-            if len(attempts) < self.repairs and (failed := await to_repair(last, problem.question, parts)):
+            if len(attempts) < self.repairs and (failed := await to_repair(last, problem, parts)):
                 judged = await conclude(problem, completion, parts, last) if parts.judges_attempts else None
                 return replace(failed, correct=judged.verdict.correct) if judged else failed
             rollout = await conclude(problem, completion, parts, last, attempts)
@@ -299,10 +288,10 @@ async def run_attempt(
         return Attempt(workflow, Execution("fault", None, error=f"{type(error).__name__}: {error}"))
 
 
-async def to_repair(attempt: Attempt, question: Question, parts: RolloutParts) -> Attempt | None:
+async def to_repair(attempt: Attempt, problem: Problem, parts: RolloutParts) -> Attempt | None:
     """Return ``attempt`` with what the policy is told about it; None if there is nothing to repair."""
     try:
-        told = await parts.runner.feedback(attempt.execution, question)
+        told = await parts.runner.feedback(attempt.execution, problem.question)
     except InfrastructureError:
         return None
     return replace(attempt, told=told) if told else None

@@ -5,7 +5,7 @@ task sees partly updated weights.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -88,9 +88,7 @@ class Learner(Protocol):
 
 
 class SharedAdamW(torch.optim.AdamW):
-    """AdamW with equal steps on all ranks, an ``Optimizer``. Rank 0 calls ``share``, then sends work through ``ranks``;
-    the others ``follow``.
-    """
+    """AdamW with equal steps on all ranks, an ``Optimizer``. Rank 0 calls ``share``, the others ``take``."""
 
     def __init__(self, policy: Policy, ranks: Ranks, learning_rate: float, weight_decay: float) -> None:
         self.policy, self.weights = policy, policy.trainable_parameters()
@@ -132,17 +130,13 @@ class SharedAdamW(torch.optim.AdamW):
             weights = [weight.detach().cpu() for weight in self.weights]
             self.ranks.tell((weights, send_to_device(self.state_dict(), "cpu"), self.steps))
 
-    def follow(self, work: Callable[[Any], object]) -> None:
-        """Do the ``work`` that rank 0 sends until the end of the run."""
-        while (message := self.ranks.hear()) is not None:
-            if isinstance(message, tuple):  # of ``share``
-                weights, state, self.steps = message
-                with torch.no_grad():
-                    for weight, sent in zip(self.weights, weights, strict=True):
-                        weight.copy_(sent)
-                self.load_state_dict(state)
-            else:
-                work(message)
+    def take(self, weights: Sequence[Tensor], state: dict[str, Any], steps: int) -> None:
+        """Take over what rank 0 has shared."""
+        self.steps = steps
+        with torch.no_grad():
+            for weight, sent in zip(self.weights, weights, strict=True):
+                weight.copy_(sent)
+        self.load_state_dict(state)
 
 
 @dataclass(slots=True)
@@ -191,11 +185,10 @@ class Batch:
 class _Work:
     """An update as it is sent to all ranks; ``shares[rank]`` are the rows of a rank."""
 
-    shares: Sequence[Sequence[Row]]
-    normaliser: Normaliser
+    batch: Batch
+    shares: Sequence[Sequence[int]]
     sampling: Sampling
     version: int
-    config: TrainingConfig
 
 
 class Updater:
@@ -218,8 +211,7 @@ class Updater:
         if not batch.rows:
             return UpdateReport()
         shares = spread([row.completion for row in batch.rows], self.ranks.size)
-        divided = [[batch.rows[i] for i in share] for share in shares]
-        work = _Work(divided, batch.normaliser, sampling, version, batch.config)
+        work = _Work(batch, shares, sampling, version)
         self.ranks.tell(work)
         return self._update(work)
 
@@ -229,11 +221,15 @@ class Updater:
 
     def follow(self) -> None:
         """Take part in the updates of rank 0 until the end of the run. Raises what ``update`` raises."""
-        self.optimizer.follow(self._update)
+        while (message := self.ranks.hear()) is not None:
+            if isinstance(message, _Work):
+                self._update(message)
+            else:
+                self.optimizer.take(*message)
 
     def _update(self, work: _Work) -> UpdateReport:
         """Run the optimiser epochs, on every rank."""
-        config, rows = work.config, work.shares[self.ranks.rank]
+        config, rows = work.batch.config, [work.batch.rows[i] for i in work.shares[self.ranks.rank]]
         with self.ranks.together():
             layout = self._prepare(rows, work)
         sums, loss, norm = torch.zeros(len(LossOutputs._fields), dtype=torch.float64), 0.0, 0.0
@@ -261,7 +257,7 @@ class Updater:
             return "padded"
         completions = [row.completion for row in rows]
         layout = self.checked_layout(completions, work.sampling)
-        if work.config.beta:
+        if work.batch.config.beta:
             budget = self.config.micro_batch_tokens
             references = self.policy.known_logprobs(completions, work.sampling, layout, budget, reference=True)
             for row, reference in zip(rows, references, strict=True):
@@ -275,7 +271,7 @@ class Updater:
         completions, budget = [row.completion for row in rows], self.config.micro_batch_tokens
         for members, scores in self.policy.micro_batches(completions, work.sampling, layout, budget):
             inputs = inputs_of([rows[i] for i in members], scores.logprobs, scores.mask, scores.entropy)
-            out = policy_loss(inputs, work.config, work.normaliser)
+            out = policy_loss(inputs, work.batch.config, work.batch.normaliser)
             out.loss.backward()  # type: ignore[no-untyped-call]
             yield out._replace(loss=out.loss.detach())
 

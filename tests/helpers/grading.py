@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.web import Handler, serving
+from helpers.web import Handler, completion, serving
 
 
 @dataclass
@@ -57,13 +57,7 @@ def grading(**settings: Any) -> Iterator[Grading]:
                 return self.send(400, {"error": {"code": "content_filter", "message": "content management policy"}})
             if served.fault == "schema" and "response_format" in body:
                 return self.send(400, "response_format is not supported")
-            message = {"role": "assistant", "content": served.reply(prompt)}
-            usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
-            finish = "length" if served.fault == "cut" else "stop"
-            self.send(200, {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
-
-        def do_GET(self) -> None:
-            self.send(200, {"data": [{"id": "grading"}]})
+            self.send(200, completion(served.reply(prompt), "length" if served.fault == "cut" else "stop"))
 
     with serving(Replies) as address:
         served.url = f"{address}/v1"

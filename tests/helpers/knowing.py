@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from helpers.web import Handler, serving
+from helpers.web import Handler, completion, serving
 from llm_as_judge.config.schema import Config
 from llm_as_judge.types import Problem
 
@@ -45,14 +45,8 @@ def knowing(served: Knowing | None = None) -> Iterator[Knowing]:
     class Replies(Handler):
         def do_POST(self) -> None:
             body = json.loads(self.raw())
-            message = {"role": "assistant", "content": served.reply(body["messages"][-1]["content"], body.get("seed"))}
-            usage = {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}
-            choices = [{"index": 0, "message": message, "finish_reason": served.finish_reason}]
-            head = {"id": "1", "object": "chat.completion", "created": 1, "model": "knowing"}
-            self.send(500 if served.down else 200, {**head, "choices": choices, "usage": usage})
-
-        def do_GET(self) -> None:
-            self.send(200, {"data": [{"id": "knowing"}]})
+            said = served.reply(body["messages"][-1]["content"], body.get("seed"))
+            self.send(500 if served.down else 200, completion(said, served.finish_reason))
 
     with serving(Replies) as address:
         served.url = f"{address}/v1"

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from typing import Any
 
-from helpers.web import Handler
+from helpers.web import Handler, completion
 
 #: Requests so far, by the model's name before the slash.
 REQUESTS: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -33,9 +33,6 @@ STATUSES = {
 class Misbehaving(Handler):
     protocol_version = "HTTP/1.0"  # a connection for each request
 
-    def do_GET(self) -> None:
-        self.send(404)
-
     def do_POST(self) -> None:
         body = json.loads(self.raw())
         name, _, behaviour = body["model"].partition("/")
@@ -51,9 +48,7 @@ class Misbehaving(Handler):
             getattr(self, f"_{step}")("response_format" in body)
 
     def _reply(self, content: str | None, finish: str = "stop", reasoning: str = "") -> None:
-        message = {"role": "assistant", "content": content, "reasoning_content": reasoning}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1}
-        self.send(200, {"choices": [{"index": 0, "message": message, "finish_reason": finish}], "usage": usage})
+        self.send(200, completion(content, finish, 1, 1, reasoning_content=reasoning))
 
     def _silent(self, schema: bool) -> None:
         time.sleep(30)

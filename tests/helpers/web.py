@@ -28,6 +28,16 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
+    def do_GET(self) -> None:
+        self.send(404)
+
+
+def completion(content: str | None, finish: str = "stop", read: int = 20, written: int = 10, **more: Any) -> Any:
+    """A chat completion of the OpenAI protocol; ``more`` are fields of its message."""
+    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, **more}, "finish_reason": finish}
+    return {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
+
 
 def post(url: str, body: Any, **headers: str) -> tuple[int, Any]:
     """Status and JSON of the reply to bytes, or to a value as JSON."""

@@ -12,7 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, problem
 from helpers.misbehaving import REQUESTS, VERDICT, Misbehaving
-from helpers.web import Handler, serving
+from helpers.web import Handler, completion, serving
 
 from llm_as_judge.answers.equivalence import matches
 from llm_as_judge.config.endpoints import EndpointConfig, JudgeConfig
@@ -197,18 +197,13 @@ class _Short(Handler):
         elif "crash" in candidate:
             self.send(500, "the tokenizer failed")
         elif "mute" in candidate or "secret" in candidate:
-            finish = "content_filter" if "secret" in candidate else "stop"
-            self.send(200, {"choices": [{"message": {"content": None}, "finish_reason": finish}]})
+            self.send(200, completion(None, "content_filter" if "secret" in candidate else "stop"))
         elif len(prompt) > 700 or "everything" in prompt:
             self.send(400, "the prompt is longer: this model reads at most 700 tokens")
+        elif len(candidate) < 400:
+            self.send(200, completion(VERDICT.format(candidate.endswith("dozen"))))
         else:
-            said, finish = (
-                (VERDICT.format(candidate.endswith("dozen")), "stop") if len(candidate) < 400 else ("...", "length")
-            )
-            message = {"role": "assistant", "content": said}
-            self.send(200, {"choices": [{"message": message, "finish_reason": finish}], "usage": {"prompt_tokens": 9}})
-
-    do_GET = Misbehaving.do_GET
+            self.send(200, completion("...", "length"))
 
 
 async def test_no_answer_makes_itself_unscored_by_its_length_or_its_words() -> None:

@@ -61,12 +61,10 @@ class Script:
         self.replies = list(replies)
         self.requests: list[Any] = []
         self.headers: list[Any] = []
-        self.at: list[float] = []
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(await request.json() if request.can_read_body else request.path)
         self.headers.append(dict(request.headers))
-        self.at.append(asyncio.get_running_loop().time())
         reply = self.replies.pop(0) if len(self.replies) > 1 else self.replies[0]
         if isinstance(reply, web.Response):  # a response object can be sent only once
             kept = {name: reply.headers[name] for name in ("Retry-After", "Content-Type") if name in reply.headers}
@@ -411,14 +409,14 @@ async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_
 async def test_check_makes_one_real_completion_with_the_configured_model() -> None:
     script = Script(MODELS, completion())
     async with serving(script, max_tokens=9, reasoning_effort="low") as client:
-        assert await client.check() == ["nano", "other"]
-        assert await client.check() == []  # the script lists no models any more; the completion is not cached
+        await client.check()
+        await client.check()  # the script lists no models any more; the completion is not cached
     assert script.requests[0] == "/v1/models"
     sent = [request for request in script.requests if isinstance(request, dict)]
     assert len(sent) == 2
     assert (sent[0]["model"], sent[0]["max_tokens"], sent[0]["reasoning_effort"]) == ("nano", 9, "low")
     async with serving(Script(web.Response(status=404), completion())) as client:
-        assert await client.check() == [], "a server without a list of models"
+        await client.check()  # a server without a list of models
     async with serving(Script(MODELS, web.Response(status=404, text="no such model")), model="nona") as client:
         with pytest.raises(ProviderError, match=r"127.*model nona.*no such model.*it serves nano, other") as wrong:
             await client.check()

@@ -206,8 +206,7 @@ def test_an_update_is_in_bfloat16_and_needs_the_planned_memory(
             updater.optimizer.step()
             updater.optimizer.zero_grad()
     assert watch.products == {torch.bfloat16}
-    estimate = update_memory(
-        shape, "all-linear", 64, "bfloat16", tree.unique_tokens, scored, checkpointing=True, quantization=kind
-    )
+    planned_for = SETTINGS.model_copy(update={"quantization": kind})
+    estimate = update_memory(shape, planned_for, "bfloat16", tree.unique_tokens, scored)
     planned = estimate.weights + estimate.adapter + estimate.activations + estimate.logits
     assert planned == pytest.approx(watch.peak, rel=0.1), (planned / 1e9, watch.peak / 1e9)

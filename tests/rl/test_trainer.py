@@ -244,15 +244,3 @@ async def test_prompts_that_do_not_fit_are_redrawn_and_reported(tmp_path: Path) 
     with pytest.raises(DataError, match=r"prompt_max_length=9 .*10 tokens"):
         await trainer.train(1)
     assert events.of("prompt_too_long")[0]["tokens"] == 10
-
-
-async def test_a_checkpoint_with_counters_of_an_earlier_version_resumes(tmp_path: Path) -> None:
-    trainer = bandit_trainer(tmp_path)
-    await trainer.train(1)
-    former = {**trainer._finished.counters, "audit": {"qa": {"checks": [True], "lowest": 0.0}}}
-    state = replace(trainer._finished, counters=former)
-    path = checkpoint.save(tmp_path / "former", trainer.learner.optimizer, state)
-    resumed = bandit_trainer(tmp_path / "resumed")
-    resumed.resume(path)
-    await resumed.train(1)
-    assert resumed.step == 2

@@ -60,7 +60,7 @@ def test_metrics_are_the_steps_figures_and_a_failing_tool_ends_nothing(caplog: p
         found.step(REPORT)
     assert [step for step, _ in good.told] == [3, 3] and "train/kl" not in good.told[0][1]
     assert caplog.text.count("bad failed and gets no more metrics of this run: ConnectionError: no such server") == 1
-    found.each("finish")
+    found.each(lambda _, run: run.finish())
     assert good.closed
 
 

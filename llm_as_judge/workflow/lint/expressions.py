@@ -58,9 +58,7 @@ class ExpressionCheck(ast.NodeVisitor):
                 return self._state.get(name)
             case ast.NamedExpr(value=inner):
                 return of(inner)
-            case ast.Attribute(value=ast.Name()):
-                return self._scope.places.get(ast.unparse(node))
-            case ast.Subscript(value=ast.Attribute(value=ast.Name()), slice=ast.Constant()):
+            case ast.Attribute(value=ast.Name()) | ast.Subscript(ast.Attribute(value=ast.Name()), slice=ast.Constant()):
                 return self._scope.places.get(ast.unparse(node))
             case ast.IfExp(body=first, orelse=second) | ast.BoolOp(values=[first, second]):
                 value = of(first)
