@@ -101,7 +101,7 @@ def refusing(refusal: type[LLMAsJudgeError], what: str, cure: str) -> Iterator[N
     try:
         yield
     except Exception as error:
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) or isinstance(error, refusal):
             raise
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         if isinstance(error, pickle.UnpicklingError):

@@ -39,7 +39,7 @@ from llm_as_judge.judging.llm_judge import LLMJudge
 from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.operators.catalog import OPERATORS, type_word
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.runlog import encoded
 from llm_as_judge.sandbox.public_test import run_assert

@@ -14,7 +14,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.events import Event, RolloutEvent
 from llm_as_judge.policy.sampling import PLAIN
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.pipeline import TrainerParts
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.rl.trainer import Trainer

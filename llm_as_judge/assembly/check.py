@@ -12,11 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llm_as_judge.config.data import DataConfig
-from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.forms import PLAIN, Forms
-from llm_as_judge.data.problems import unread_tests, warn_unread
 from llm_as_judge.data.reading import Faults, files_in, read, warn_untested
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault, Untested
@@ -63,7 +61,7 @@ async def check_golds(
     failures, untested = list[Failure](), list[Failure]()
     checks: list[Awaitable[list[Failure]]] = []
     for file in [file for path in paths for file in files_in(path)]:
-        before, forms, unread = records, Forms(file, data), set[str]()
+        before, forms = records, Forms(file, data)
         for place, record in read(file):
             records += 1
             try:
@@ -74,7 +72,6 @@ async def check_golds(
                 (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
             else:
                 golds += len(answers)
-                unread |= unread_tests(record, problem, DATASETS.get(problem.question.dataset))
                 checks += [_check(judge, sandbox, problem, gold) for gold in answers]
                 checks += [_check_tests(sandbox, problem)] if problem.reference.tests else []
             if len(checks) >= _CONCURRENT:
@@ -82,7 +79,6 @@ async def check_golds(
                 checks = []
             await asyncio.sleep(0)  # lets Ctrl-C through
         failures += [Failure(str(file), "no records")] if records == before else []
-        warn_unread(file, unread)
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     failures += untested if len(untested) == records else []
     warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])

@@ -21,7 +21,7 @@ from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.llm.client import LLMClient, Usage
 from llm_as_judge.llm.places import Load
 from llm_as_judge.rewards.custom import load_rewards
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.workflow.enhancer import Enhancer, load_enhancer

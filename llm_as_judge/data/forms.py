@@ -47,7 +47,7 @@ NAMES = (
     "prelude", "options",
 )  # fmt: skip
 #: Fields that are read, with their names in the own format; of several for a name, the last one present counts.
-READ = {key: name for name in NAMES for key in reversed((name, *SPELLINGS.get(name, ())))}
+_READ = {key: name for name in NAMES for key in reversed((name, *SPELLINGS.get(name, ())))}
 _LETTERS = "ABCDEFGHIJ"  # of options that judges read
 #: Records of known forms, in built-in domains.
 PLAIN = DataConfig()
@@ -239,7 +239,7 @@ def _leaves(value: Any, path: str = "") -> Iterator[str]:
 
 def spelt(record: Record) -> dict[str, Any]:
     """Return the record's values under the project's names, without absent and null ones."""
-    return {name: record[key] for key, name in READ.items() if record.get(key) is not None}
+    return {name: record[key] for key, name in _READ.items() if record.get(key) is not None}
 
 
 def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
@@ -321,7 +321,7 @@ def _lists(record: Record) -> dict[str, list[str]]:
     for name, value in record.items():
         if isinstance(value, dict):
             value = value["text"] if isinstance(value.get("text"), list) else list(value.values())
-        if name in READ and name != "options":
+        if name in _READ and name != "options":
             continue
         if isinstance(value, list) and 2 <= len(value) <= 10 and all(isinstance(item, str) for item in value):
             found[name] = value

@@ -8,16 +8,16 @@ import hashlib
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.data.dataset import OTHER, Dataset
+from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
-from llm_as_judge.data.forms import PLAIN, READ, Forms
+from llm_as_judge.data.forms import PLAIN, Forms
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
 from llm_as_judge.data.sampler import Quota
@@ -28,29 +28,8 @@ logger = logging.getLogger(__name__)
 
 #: File names that say which part of a data set it is, and not which one.
 _SPLITS = ("train", "test", "dev", "val", "valid", "validation")
-_TESTS = re.compile(r"(?<![^\W_])(?:unit)?tests?(?:cases?)?(?![^\W_])", re.IGNORECASE)
-_ASSERT = re.compile(r"^\s*assert\b.*[=(].*", re.MULTILINE)
 #: Folder of the test sets that ``data process`` writes.
 TEST_SETS = Path("data/test")
-
-
-def unread_tests(record: Record, problem: Problem, dataset: Dataset | None) -> set[str]:
-    """Find fields that hold asserts or, in a form of one's own, are called tests, of which the problem has nothing."""
-    question, found = problem.question, set[str]()
-    shown = "\n".join((question.text, question.prelude, *question.public_tests, problem.reference.tests))
-    for name in record.keys() - READ.keys():
-        value = record[name]
-        asserts = _ASSERT.search("\n".join(map(str, value)) if isinstance(value, list) else str(value))
-        named = value and dataset is None and question.kind == "code" and _TESTS.search(name)
-        if named or (asserts and asserts[0].strip() not in shown):
-            found.add(name)
-    return found
-
-
-def warn_unread(path: Path, fields: Iterable[str]) -> None:
-    for name in sorted(fields):
-        cure = f"to judge by it, call it tests or add tests: {name} to data.fields (commands of data: --fields)"
-        logger.warning("%s: field %r looks like tests, and nothing reads it; %s", path, name, cure)
 
 
 def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
@@ -60,14 +39,12 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     """
     check_whole(path)
     variants: dict[str, set[str]] = {}
-    unread = set[str]()
 
     def parse(forms: Forms, record: Record) -> Problem:
-        problem, dataset, own = forms(record)
-        unread.update(unread_tests(record, problem, dataset))
+        problem, dataset, record = forms(record)
         if not dataset:
             return problem
-        variant = dataset.variant(own)
+        variant = dataset.variant(record)
         variants.setdefault(problem.question.dataset, set()).add(variant)
         return replace(problem, benchmark=variant)
 
@@ -76,7 +53,6 @@ def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
     for file in files_in(path):
         of_file = partial(parse, Forms(file, data))
         problems += (replace(problem, place=place) for place, problem in parsed(file, of_file, faults))
-    warn_unread(path, unread)
     if faults.count:
         raise DataError(str(faults))
     if not problems:

@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, refusing
 from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue
-from llm_as_judge.policy.exactness import apart, explained, plain_logprobs, tolerance
+from llm_as_judge.policy.exactness import apart, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of, next_logits, replayable
 from llm_as_judge.policy.local import draw, refuse
 from llm_as_judge.policy.packed import PackedLinears
@@ -205,7 +205,8 @@ class Answerer:
         model, base, name = self.model, self.model.base, self.model.base.config.model_type
         prompt = [int(i) for i in model.tokenizer.encode("Write a Python function that adds two numbers.")]
         request = Request(prompt, 4)
-        with explained(f"provider=local cannot answer with {name}", "serve it, and set provider=openai"), model.used():
+        what, cure = f"provider=local cannot answer with {name}", "serve it, and set provider=openai"
+        with refusing(ConfigError, what, cure), model.used():
             logits = [self._admit(request)]
             while not request.finish_reason:
                 logits.append(self._step()[:1])

@@ -5,15 +5,14 @@ Otherwise a new model, another device or a new release of torch or transformers 
 
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from llm_as_judge.errors import ConfigError
+from llm_as_judge.errors import ConfigError, refusing
 from llm_as_judge.policy.forward import own_precision
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
@@ -85,17 +84,6 @@ def tolerance(precision: torch.dtype) -> float:
     return _LOGPROB.get(precision, _MEAN_LOGPROB)
 
 
-@contextmanager
-def explained(what: str, cure: str) -> Iterator[None]:
-    """Turn an error in a model's own code into a ``ConfigError``."""
-    try:
-        yield
-    except (ConfigError, torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:
-        raise ConfigError(f"{what} ({type(error).__name__}: {error}); {cure}") from error
-
-
 def check_layout(
     policy: Policy, completions: Sequence[Completion], sampling: Sampling, layout: Layout, budget: int = 2**14
 ) -> None:
@@ -111,7 +99,7 @@ def check_layout(
     if policy.config.lora_dropout:  # the only noise that is left on in training
         policy.model.eval()
     try:
-        with explained(what, cure), torch.no_grad():
+        with refusing(ConfigError, what, cure), torch.no_grad():
             found = policy.known_logprobs(pair, replace(sampling, top_p=1.0, top_k=0), layout, budget)
             policy.model.eval()
             own = [plain_logprobs(base, completion, sampling.temperature) for completion in pair]

@@ -2,7 +2,7 @@
 
 Every workflow runs as soon as it is written and is judged as soon as it ends, with a concurrency limit. ``conclude``
 decides whether a rollout is scored: failures of the policy are, infrastructure faults (``InfrastructureError``) are
-not, and get no reward (``rewards.total``) and no gradient (``rl.credit``). The policy's text is extracted from its
+not, and get no reward (``rewards.terms``) and no gradient (``rl.credit``). The policy's text is extracted from its
 reply, never repaired.
 """
 

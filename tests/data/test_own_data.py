@@ -196,19 +196,6 @@ def test_check_judges_own_files_and_reports_every_fault(here: Path, cli: Command
     assert "... and 80 more" in check(*[broken] * 100, status=1)
 
 
-def test_fields_that_look_like_tests_and_are_not_read_are_named(
-    here: Path, cli: CommandLine, caplog: pytest.LogCaptureFixture
-) -> None:
-    code = {"problem": "Square.", "type": "code", "entry_point": "f", "tests": "assert f(3) == 9", "latest": "v2"}
-    more = {"plus_test": ["assert f(4) == 16"], "test_list_2": [[4, 16]], "checks": "assert f(5) == 25"}
-    own = written(here, {**code, **more}, {"problem": "2 + 2?", "answer": "4", "test_score": "0.5"})
-    for command in ("check", "inspect"):
-        caplog.clear()
-        cli("data", command, "--file", own)
-        named = [line.split("'")[1] for line in caplog.messages if "nothing reads it" in line]
-        assert named == ["checks", "plus_test", "test_list_2"] and "tests: plus_test" in caplog.text
-
-
 def test_runs_refuse_tests_that_pass_anything_before_they_begin(here: Path, cli: CommandLine, address: str) -> None:
     lax = {"id": "lax", "problem": "Sort.", "type": "code", "tests": ["import math", "assert (sort([1]) == [1], '')"]}
     loose = {**lax, "id": "loose", "entry_point": "sort", "tests": ["sort([2, 1])"]}

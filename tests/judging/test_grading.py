@@ -24,7 +24,7 @@ from llm_as_judge.integrations.verl import Scores
 from llm_as_judge.judging.grading import Ranking, read_rubric
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.llm.client import LLMClient
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Execution, Problem, Question, Reference, Verdict
 

@@ -28,7 +28,7 @@ from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import Scorer
 from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.judging.own import LATER, Function, OwnJudge
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.types import Completion, Execution, Group, Problem, Question, Reference, Reward, Rollout, Verdict
 

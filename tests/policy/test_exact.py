@@ -300,5 +300,5 @@ def test_a_model_that_is_scored_wrongly_or_not_at_all_fails_the_check(monkeypatc
                     check_layout(policy, completions, Sampling(), layout)
     policy = tiny_policy()
     monkeypatch.setattr(type(policy.base), "get_decoder", lambda self: self)  # as in some models
-    with pytest.raises(ConfigError, match=r"qwen2 cannot be trained here \(\w+: .*last_hidden_state"):
+    with pytest.raises(ConfigError, match=r"qwen2 cannot be trained here: \w+: .*last_hidden_state"):
         check_layout(policy, batch("ragged", 8), Sampling(), "padded")

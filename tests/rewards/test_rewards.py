@@ -20,8 +20,7 @@ from llm_as_judge.config.schema import RewardConfig
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.ablation import PARTS
 from llm_as_judge.rewards.custom import CustomRewards, load_rewards
-from llm_as_judge.rewards.terms import TERMS
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import TERMS, RewardFunction
 
 TABLES = tables(__file__)
 

@@ -15,7 +15,7 @@ from llm_as_judge.config.schema import RewardConfig, SandboxConfig, WorkflowConf
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.judging.judge import OFFICIAL, Judge
 from llm_as_judge.operators import catalog
-from llm_as_judge.rewards.total import RewardFunction
+from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts, collect
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import DOMAINS, Completion, Domain, Execution, Problem, Prompt, Question, Reference
