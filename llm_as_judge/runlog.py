@@ -297,7 +297,7 @@ def find_log(config: Config, run: str | None, *, newest: bool = False) -> Path:
     if len(found) != 1:
         missing = "the file is not the log of a run" if file else f"no such log and no such run in {folder}"
         problem = "several models have such a run" if found else missing
-        raise ConfigError(f"run {run or 'newest'!r}: {problem}; runs: {', '.join(names[:10]) or 'none'}")
+        raise ConfigError(f"run {run or 'newest'!r}: {problem}; runs: {', '.join(names[:10]) or 'none yet, train one'}")
     return found[0]
 
 

@@ -231,8 +231,9 @@ def show_caveat(console: "Console", config: "Config") -> None:
         show(console, f"caveat: {reason}. Use a real model: --config config/training.yaml")
 
 
-def policy_name(checkpoint: Path | None) -> str:
-    return f"policy with the adapter {checkpoint}" if checkpoint else "policy without an adapter (untrained)"
+def policy_name(checkpoint: Path | None, config: "Config") -> str:
+    none = f"policy untrained: no checkpoint of the run {config.base_model.key}/{config.output.run_name} is used"
+    return f"policy with the adapter {checkpoint}" if checkpoint else none
 
 
 def print_json(data: Any) -> None:

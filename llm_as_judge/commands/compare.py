@@ -170,7 +170,7 @@ def compare(
             if seeds:
                 raise ConfigError(f"--seeds {seeds} counts the runs of --ablate; for another seed: --set seed=N")
             checkpoint = adapter.choose(settings)
-            progress.say(cli.policy_name(checkpoint))
+            progress.say(cli.policy_name(checkpoint, settings))
             result = cli.run(
                 run_comparison(
                     settings, data=data, checkpoint=checkpoint, limit=limit, choose_on=choose_on, progress=progress

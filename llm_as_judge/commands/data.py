@@ -34,7 +34,7 @@ Fields = Annotated[
 Domains = Annotated[
     str | None, typer.Option("--domains", metavar="YAML", help="Your own domains, such as {legal: {answer: text}}.")
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Output folder.")]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the prepared data.")]
 
 _RAW = Path("data/raw")
 _OUT = Path("data")

@@ -184,7 +184,7 @@ def evaluate(
             )  # fmt: skip
     except KeyboardInterrupt as error:
         raise cli.Interrupted(resumable=True) from error
-    cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint))
+    cli.show(console, f"workflow {given.file}" if given else cli.policy_name(checkpoint, settings))
     for result in results:
         for part in troubles(result.rows):
             cli.show(console, part)

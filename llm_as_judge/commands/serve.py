@@ -38,7 +38,7 @@ def serve(
     from llm_as_judge.solver import Solver
 
     def ready(address: str) -> None:
-        cli.echo(cli.policy_name(checkpoint))
+        cli.echo(cli.policy_name(checkpoint, settings))
         cli.echo(f"{settings.base_model.key} is served at {address}; Ctrl-C stops it")
         if api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
             cli.echo("warning: other machines may ask without a key; set one with --api-key", err=True)

@@ -44,7 +44,7 @@ def solve(
     console = cli.make_console(as_json)
     cli.show_caveat(console, settings)
     solution = cli.run(answer())
-    cli.show(console, cli.policy_name(checkpoint))
+    cli.show(console, cli.policy_name(checkpoint, settings))
     if as_json:
         cli.print_json(solution.as_json())
     else:

@@ -164,8 +164,8 @@ class DomainSampler:
         return {"seed": self._seed, "drawn": dict(self._quota.drawn), "problems": self._fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state``. Raises ``DataError`` if it belongs to other problems."""
+        """Continue from ``state``. Raises ``DataError`` if it is of other problems."""
         if state["problems"] != self._fingerprint:
-            raise DataError("the sampler's state belongs to other problems; resume with the data it was taken on")
+            raise DataError("other training problems than the run's; resume with its data, or start anew: --fresh")
         self._seed = int(state["seed"])
         self._quota.drawn = {domain: int(state["drawn"][domain]) for domain in self._quota.drawn}

@@ -259,9 +259,8 @@ class Policy(Encoder):
             result: Any = set_peft_model_state_dict(self.model, weights)
         missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
         if missing or result.unexpected_keys:
-            more = result.unexpected_keys[:3]
-            what = f"{directory} is an adapter of another shape or model: it lacks {missing[:3]} and has {more}"
-            raise ConfigError(f"{what}; {cure}")
+            what = f"it lacks {missing[:3]} and has {result.unexpected_keys[:3]}"
+            raise ConfigError(f"{directory} is an adapter of another shape or model: {what}; {cure}")
         if (trained_on := quantized.recorded_quantization(directory)) != self.quantization:
             logger.warning(
                 "%s was trained on a base with model.quantization=%s, not %s: its workflows may be worse",

@@ -190,10 +190,10 @@ def test_the_order_of_slots_is_known_and_other_problems_are_refused() -> None:
     drawn = ids(DomainSampler(problems(math=9, code=9, qa=9), RATIOS, 0).sample(12))
     assert drawn == ("math/3 code/0 qa/1 math/7 code/2 qa/3 math/4 code/3 qa/4 math/8 math/5 code/5".split())
     state = DomainSampler(problems(math=5), {"math": 1.0}).state_dict()
-    with pytest.raises(DataError, match="other problems"):
+    with pytest.raises(DataError, match="other training problems"):
         DomainSampler(problems(math=6), {"math": 1.0}).load_state_dict(state)
     mended = {"math": [replace(one, reference=Reference(("new",))) for one in problems(math=5)["math"]]}
-    with pytest.raises(DataError, match="other problems"):
+    with pytest.raises(DataError, match="other training problems"):
         DomainSampler(mended, {"math": 1.0}).load_state_dict(state)
     for there in ({"math": 5, "qa": 5}, {"math": 5}, {"qa": 5}):
         with pytest.raises(DataError, match=r"no (math|code) problems; add some") as caught:
