@@ -71,8 +71,8 @@ class WorkflowReward:
         if log_extra is not None:
             log_extra("outcome", [rollout.execution.outcome for rollout in rollouts])
         # A group with an abstention is left out whole, as in ``rl.credit``.
-        out = {record for record, rollout in zip(records, rollouts, strict=True) if rollout.verdict.abstained}
-        pairs = zip(records, rollouts, strict=True)
+        pairs = list(zip(records, rollouts, strict=True))
+        out = {record for record, rollout in pairs if rollout.verdict.abstained}
         return [None if record in out else rollout.reward.total for record, rollout in pairs]
 
 

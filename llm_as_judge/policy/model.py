@@ -7,7 +7,7 @@ It encodes prompts, scores completions (``policy.scoring``) and embeds texts. Sa
 import logging
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ _EMBEDDED = 512
 
 #: Adapter of the KL reference, if training does not start from the bare base model.
 _REFERENCE = "reference"
+_ADAPTER = "adapter_config.json"
 
 #: Attributes of modules that hold the strength of some noise.
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
@@ -97,7 +98,7 @@ class Policy(Encoder):
         the model cannot be loaded or the adapter belongs to another model.
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        config = config.model_copy(update=lora_shape(adapter) if adapter else {})
+        config = config.model_copy(update=lora_shape(read_json(adapter / _ADAPTER)) if adapter else {})
         path = locate_weights(path)
         options: dict[str, Any] = {"dtype": config.dtype}
         if config.quantization != "none":
@@ -249,7 +250,8 @@ class Policy(Encoder):
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
             raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
-        found = ", ".join(f"model.{name}={value}" for name, value in lora_shape(directory).items()).replace("'", "")
+        saved, own = read_json(directory / _ADAPTER), self.config.lora_alpha
+        found = ", ".join(f"model.{name}={value}" for name, value in lora_shape(saved).items()).replace("'", "")
         cure = f"give another folder step_N, or set {found}, if the base model is the same"
         with refusing(DataError, f"the adapter in {directory} cannot be read", cure):
             weights = load_peft_weights(str(directory), device="cpu")
@@ -266,7 +268,6 @@ class Policy(Encoder):
                 "%s was trained on a base with model.quantization=%s, not %s: its workflows may be worse",
                 directory, trained_on, self.quantization,
             )  # fmt: skip
-        saved, own = read_json(directory / "adapter_config.json"), self.config.lora_alpha
         names = [_model_name(name) for name in (self.base.config.name_or_path, self.config.model_name)]
         other = str(saved.get("base_model_name_or_path") or "")
         if other and _model_name(other) not in names:
@@ -314,9 +315,8 @@ def lora_arguments(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def lora_shape(adapter: Path) -> dict[str, Any]:
-    """Return the rank, alpha and modules of a saved adapter, by the names of ``ModelConfig``."""
-    saved = read_json(adapter / "adapter_config.json")
+def lora_shape(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Return rank, alpha and modules of a saved adapter's PEFT configuration, by the names of ``ModelConfig``."""
     modules = saved.get("target_modules") or ()
     found = {"lora_rank": saved.get("r"), "lora_alpha": saved.get("lora_alpha")}
     found["lora_target_modules"] = modules if isinstance(modules, str) else sorted(modules)

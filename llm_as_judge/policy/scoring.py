@@ -59,9 +59,9 @@ def micro_batches(
     """Score in micro-batches of at most ``budget`` forwarded tokens, or of one longer sequence.
 
     On a CPU, the tree layout forwards all prompts that fit the budget (one by one if they share nothing), then
-    ``CPU_ROW_TOKENS`` tokens at a time. With
-    gradient enabled, call ``backward`` for each micro-batch before taking the next: the prompts of a stage get their
-    gradient after its last one. The micro-batches depend on the completions and the budget only.
+    ``CPU_ROW_TOKENS`` tokens at a time. With gradient enabled, call ``backward`` for each micro-batch before taking the
+    next: the prompts of a stage get their gradient after its last one. The micro-batches depend on the completions and
+    the budget only.
     """
     _check(completions)
     if layout == "padded":
