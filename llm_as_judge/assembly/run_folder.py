@@ -34,7 +34,6 @@ _OPERATIONAL = {
     "device", "max_steps", "save_every", "eval_every", "max_unscored", "patience_s", "rollout_concurrency",
     "micro_batch_tokens", "shared_prefix", "engine", "eval_temperature", "eval_problems",
 }  # fmt: skip
-_PRICES = {"price_per_million_input", "price_per_million_output"}  # weigh tokens if there are several executors
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +127,13 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
     saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
     now = yaml.safe_load(to_yaml(config))
     was, now_named = (deciding_of(tree.get("executors", {})) for tree in (saved, now))
-    skipped = _OPERATIONAL if now_named else _OPERATIONAL | _PRICES
     named = [] if was == now_named else [f"executors was {was}, is {now_named}"]
     return named + [
         f"{section}.{name} was {saved[section][name]}, is {now[section][name]}"
         for section, settings in decisive(config, _LEARNING).items()
         if section in _LEARNING
         for name in settings
-        if name not in skipped and not names_input(LEAVES[f"{section}.{name}"])
+        if name not in _OPERATIONAL and not names_input(LEAVES[f"{section}.{name}"])
+        if now_named or not name.startswith("price_")  # prices weigh tokens only among several executors
         if name in saved.get(section, {}) and saved[section][name] != now[section][name]
     ]

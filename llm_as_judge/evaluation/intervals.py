@@ -49,6 +49,8 @@ def estimate(values: Sequence[float | None]) -> Estimate:
 
 def wilson_interval(k: int, n: int) -> tuple[float, float]:
     """Compute Wilson's score interval for ``k`` of ``n`` (Wilson 1927); (0, 1) for n = 0."""
+    if not 0 <= k <= n:
+        raise ValueError(f"k must be in [0, n], got k = {k}, n = {n}")
     if n == 0:
         return 0.0, 1.0
     share, spread = k / n, Z95 * Z95 / n
@@ -86,6 +88,8 @@ def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> E
 
     Problems unscored on either side are counted and left out. Pairing removes the spread between problems.
     """
+    if len(a) != len(b):
+        raise ValueError(f"paired scores must have equal lengths, got {len(a)} and {len(b)}")
     differences = [float(x) - float(y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
     if not differences:
         return Estimate(math.nan, -1.0, 1.0, 0, len(a))
@@ -94,4 +98,6 @@ def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> E
 
 def pass_at_k(n: int, c: int, k: int) -> float:
     """Estimate unbiasedly the probability that one of ``k`` samples passes if ``c`` of ``n`` did (Chen et al. 2021)."""
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"need 0 <= c <= n and 1 <= k <= n, got n = {n}, c = {c}, k = {k}")
     return 1.0 - math.comb(n - c, k) / math.comb(n, k)

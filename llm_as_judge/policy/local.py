@@ -1,6 +1,4 @@
-"""Sampling workflows with the trainer's own weights (``generation.engine: local``): no copy to synchronise, no server.
-
-A local executor's replies come from ``policy.answering``.
+"""Sampling workflows with the trainer's own weights: nothing to synchronise, no server (executor: ``answering``).
 
 The common beginning of all prompts is prefilled once, the rest of each prompt once; neither is copied for each member
 of a group: a decoding step attends to three caches (common, per prompt, per sequence). Finished sequences leave the

@@ -43,7 +43,6 @@ _EMBEDDED = 512
 
 #: Adapter of the KL reference, if training does not start from the bare base model.
 _REFERENCE = "reference"
-_ADAPTER = "adapter_config.json"
 
 #: Attributes of modules that hold the strength of some noise.
 _NOISE = re.compile(r"dropout|layerdrop|pdrop|jitter")
@@ -98,7 +97,7 @@ class Policy(Encoder):
         the model cannot be loaded or the adapter belongs to another model.
         """
         hf_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-        config = config.model_copy(update=lora_shape(read_json(adapter / _ADAPTER)) if adapter else {})
+        config = config.model_copy(update=lora_shape(read_json(adapter / "adapter_config.json")) if adapter else {})
         path = locate_weights(path)
         options: dict[str, Any] = {"dtype": config.dtype}
         if config.quantization != "none":
@@ -250,7 +249,7 @@ class Policy(Encoder):
         """
         if not any(directory.glob("adapter_model.*")):  # PEFT would look for it on the hub
             raise DataError(f"{directory} holds no adapter (adapter_model.safetensors); give a folder step_N")
-        saved, own = read_json(directory / _ADAPTER), self.config.lora_alpha
+        saved, own = read_json(directory / "adapter_config.json"), self.config.lora_alpha
         found = ", ".join(f"model.{name}={value}" for name, value in lora_shape(saved).items()).replace("'", "")
         cure = f"give another folder step_N, or set {found}, if the base model is the same"
         with refusing(DataError, f"the adapter in {directory} cannot be read", cure):

@@ -64,8 +64,7 @@ def step_report(
     rollouts = [r for c in credited for r in c.group.rollouts]
     scored = [r for r in rollouts if r.reward.total is not None]
     rewards = [r.reward.total or 0.0 for r in scored]
-    open_ = [r.verdict.tier for r in rollouts if r.verdict.abstained]
-    abstained = len(open_)
+    abstained = sum(r.verdict.abstained for r in rollouts)
     stale = [version - r.completion.policy_version for r in rollouts]
     domains = sorted({r.problem.question.domain for r in scored})
     terms = dict.fromkeys(name for r in scored for name in r.reward.terms)
@@ -92,7 +91,7 @@ def step_report(
         left_out_groups=sum(c.left_out for c in credited),
         unscored=len(rollouts) - len(scored),
         abstained=abstained / (len(scored) + abstained) if abstained else 0.0,
-        judged_by=next(iter(open_), ""),
+        judged_by=next((r.verdict.tier for r in rollouts if r.verdict.abstained), ""),
         version=version,
         staleness=_mean(stale),
         staleness_max=max(stale, default=0),

@@ -146,6 +146,8 @@ def test_intervals_match_published_values_and_are_seeded() -> None:
     ]:  # fmt: skip
         assert intervals.wilson_interval(k, n) == pytest.approx((low, high), abs=5e-5)
     assert intervals.wilson_interval(0, 0) == (0.0, 1.0)
+    with pytest.raises(ValueError, match="k = 3"):
+        intervals.wilson_interval(3, 2)
     one, two = (intervals.bootstrap_interval([0.0, 1.0] * 50) for _ in range(2))
     assert one == two
     assert one.low == pytest.approx(0.40, abs=0.03) and one.high == pytest.approx(0.60, abs=0.03)
@@ -166,12 +168,16 @@ def test_unscored_answers_are_left_out_and_pairing_narrows_the_interval() -> Non
     assert paired.high - paired.low < (alone.high - alone.low) / 2
     assert intervals.paired_difference([1, None, 1], [0, 0, None]).n == 1
     assert intervals.paired_difference([1, None, 1], [0, 0, None]).unscored == 2
+    with pytest.raises(ValueError, match="2 and 1"):
+        intervals.paired_difference([1, 1], [1])
 
 
 def test_pass_at_k_is_the_mean_over_all_subsets_of_each_problems_samples() -> None:
     for n, c, k in ((5, 0, 2), (5, 2, 1), (5, 2, 3), (5, 5, 2), (6, 3, 4)):
         subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
         assert intervals.pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets))
+    with pytest.raises(ValueError, match="k = 3"):
+        intervals.pass_at_k(2, 1, 3)
     right = [(True, False, False, True), (False, False, False, False), (True, None, False, None)]
     of = problem("p", "code", "humaneval")
     found = official("humaneval", *([rollout(of, c) for c in samples] for samples in right))
