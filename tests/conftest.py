@@ -24,6 +24,8 @@ from helpers.samples import put
 from helpers.tables import tables
 from hypothesis import settings
 
+from llm_as_judge.llm import transport
+
 # Before torch is imported anywhere: tests run side by side with other work, and the models are tiny.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -35,6 +37,9 @@ os.environ["no_proxy"] = os.environ["NO_PROXY"] = "127.0.0.1,localhost"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+# Retries of endpoints in this process wait a hundredth of a second at first, not half a second.
+transport._BACKOFF_S = 0.01
 
 _undo = pytest.MonkeyPatch.undo
 
@@ -136,12 +141,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
     with own_server(tmp_path_factory.mktemp("embedded") / "server.log") as address:
         yield address
-
-
-@pytest.fixture
-def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries of endpoints in this process wait a hundredth of a second at first, not half a second."""
-    monkeypatch.setattr("llm_as_judge.llm.transport._BACKOFF_S", 0.01)
 
 
 @pytest.fixture(scope="session")

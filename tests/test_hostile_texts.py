@@ -256,7 +256,7 @@ def test_every_reader_of_foreign_texts_is_tried() -> None:
     assert not [name for name in left if not OWN_TEXTS.fullmatch(name)]
 
 
-@pytest.mark.parametrize(("part", "tried"), [(8, 3), pytest.param(4, 6, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("part", "tried"), [(32, 2), pytest.param(4, 6, marks=pytest.mark.slow)])
 def test_no_text_takes_much_time_or_memory(part: int, tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All texts are read at a ``part`` of the size, the slowest ones at full size."""
     monkeypatch.setattr(algebra._Worker, "ask", lambda *question: (None, 0.0))  # in a process of its own

@@ -53,8 +53,8 @@ async def test_turns_are_the_cores(executor: Knowing, config: Loads, overrides: 
 async def test_an_outage_is_waited_for_and_never_scored(
     executor: Knowing, overrides: list[str], record: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.5)
-    scores = Scores(EMBEDDED, [*overrides, "patience_s=3", "mask_truncated_completions=true"])
+    monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.1)
+    scores = Scores(EMBEDDED, [*overrides, "patience_s=1", "mask_truncated_completions=true"])
 
     places = itertools.count()
 
@@ -64,7 +64,7 @@ async def test_an_outage_is_waited_for_and_never_scored(
     await ask()
     executor.down = True
     asked = asyncio.ensure_future(ask())
-    await asyncio.sleep(0.7)
+    await asyncio.sleep(0.2)
     assert not asked.done()
     executor.down = False
     assert (await asked)[1]["acc"] == 1

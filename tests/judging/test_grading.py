@@ -37,7 +37,7 @@ RUBRIC_FILE, RELATIVE = "judge.rubric=rubric.yaml", "judge.relative=true"
 
 
 @pytest.fixture
-def served(here: Path, quick_retries: None) -> Iterator[Grading]:
+def served(here: Path) -> Iterator[Grading]:
     Path("rubric.yaml").write_text(RUBRIC, encoding="utf-8")
     with grading() as served:
         yield served

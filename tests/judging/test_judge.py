@@ -24,8 +24,6 @@ from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.sandbox.results import CodeVerdict
 from llm_as_judge.types import Problem, Question, Reference, Verdict
 
-pytestmark = pytest.mark.usefixtures("quick_retries")
-
 
 def sandbox(passed: bool = False, outcome: Any = "finished", **fields: Any) -> Any:
     """A sandbox whose verdict is always this one."""

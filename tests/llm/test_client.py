@@ -22,7 +22,6 @@ TABLES = tables(__file__)
 
 Handler = Callable[[Any], Awaitable[web.StreamResponse]]
 MODELS = {"data": [{"id": "nano"}, {"id": "other"}]}
-pytestmark = pytest.mark.usefixtures("quick_retries")
 
 
 def completion(content: Any = "4", usage: Any = None, **message: Any) -> dict[str, Any]:

@@ -9,8 +9,6 @@ from test_client import completion, serving
 from llm_as_judge.errors import ProviderError
 from llm_as_judge.llm.places import Load, Places
 
-pytestmark = pytest.mark.usefixtures("quick_retries")
-
 
 class Server:
     """Answers after ``seconds``; refuses what is beyond ``limit`` at once, and everything when it is ``down``."""

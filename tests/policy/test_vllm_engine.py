@@ -37,8 +37,6 @@ from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command, environment
 from llm_as_judge.types import Completion
 
-pytestmark = pytest.mark.usefixtures("quick_retries")
-
 
 class FakeServer:
     """Records requests; answers with ``failures`` first, then everything succeeds."""

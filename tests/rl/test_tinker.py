@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,7 +64,9 @@ def config_of(url: str, *more: str) -> Config:
 
 
 @pytest.fixture
-def servers() -> Iterator[ExitStack]:
+def servers(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    """Closes the servers of a test; failing ones are asked again at once."""
+    monkeypatch.setattr("llm_as_judge.policy.tinker.time", SimpleNamespace(sleep=lambda seconds: None))
     with ExitStack() as stack:
         yield stack
 
@@ -96,7 +99,7 @@ def test_updates_through_a_server_are_those_of_our_own(servers: ExitStack, reduc
     noisy = [
         replace(c, logprobs=tuple(p + 0.2 * float(torch.randn((), generator=drawn)) for p in c.logprobs)) for c in rows
     ]
-    for name, settings in UPDATES.items():
+    for name, settings in list(UPDATES.items())[:: 1 if reduction == "sum" else 2]:
         training = TrainingConfig(learning_rate=1e-3, max_grad_norm=1e9, response_max_length=24, **settings)
         local = policy_of(8, 0)
         learner, ours = TinkerLearner(served), Updater(local, training)

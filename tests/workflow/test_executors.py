@@ -93,7 +93,6 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
     assert loaded(one % "schön: {model: b}").executors["schön"].model == "b"
 
 
-@pytest.mark.usefixtures("quick_retries")
 async def test_a_price_that_is_missing_is_told(here: Path, caplog: pytest.LogCaptureFixture) -> None:
     for text, warnings in {TWO: 0, TWO + "  free: {model: c}": 1}.items():
         nowhere = "executor.base_url=http://127.0.0.1:9/v1"
