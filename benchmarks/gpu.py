@@ -47,7 +47,7 @@ def large_policy(device: str) -> Policy:
 
 
 def update(policy: Policy, completions: list[Completion], layout: Layout) -> None:
-    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=0.0)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters, lr=0.0)
     for _, scores in policy.micro_batches(completions, Sampling(), layout, BUDGET):
         (scores.logprobs * scores.mask).sum().backward()  # type: ignore[no-untyped-call]
     optimizer.step()

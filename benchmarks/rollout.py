@@ -115,7 +115,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     policy = random_policy(options.device)
-    for parameter in policy.trainable_parameters():
+    for parameter in policy.trainable_parameters:
         parameter.data.zero_()  # a server has the base model only
     if options.save:
         save(policy, options.save)

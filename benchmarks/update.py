@@ -100,7 +100,7 @@ def random_policy(device: str = "cpu") -> Policy:
     base = AutoModelForCausalLM.from_config(config)  # type: ignore[no-untyped-call]
     policy = Policy(base, tokenizer, ModelConfig(device=device, dtype="float32"))
     generator = torch.Generator().manual_seed(1)
-    for parameter in policy.trainable_parameters():
+    for parameter in policy.trainable_parameters:
         parameter.data.copy_(torch.empty(parameter.shape).normal_(0, 0.02, generator=generator))
     return policy
 
@@ -217,7 +217,7 @@ def measure(row: str, side: str, out: Path, device: str) -> None:
     work()
     spent = seconds(device) - begun
     peak = (peak_bytes(device) - before) / 2**20
-    torch.save(torch.cat([p.grad.flatten() for p in policy.trainable_parameters() if p.grad is not None]), out)
+    torch.save(torch.cat([p.grad.flatten() for p in policy.trainable_parameters if p.grad is not None]), out)
     print(json.dumps({"seconds": spent, "peak": peak}))
 
 

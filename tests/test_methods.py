@@ -78,7 +78,7 @@ def test_the_loss_by_hand_and_what_it_learns() -> None:
     pairs = [Pair(completions[i], completions[i + 1], 1.0, 0.0) for i in (0, 4, 8)]
     with torch.no_grad():
         before = log_probabilities(policy, pairs)
-    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=1e-2)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters, lr=1e-2)
     first = learn(policy, optimizer, pairs, 3, 1.0)
     assert first == pytest.approx(0.6931, abs=1e-4), "the reference is the policy at the start"
     for _ in range(5):

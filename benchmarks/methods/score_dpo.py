@@ -91,7 +91,7 @@ def learn(policy: Policy, optimizer: torch.optim.Optimizer, pairs: Sequence[Pair
         loss = score_dpo_loss(log_probabilities(policy, batch) - reference, batch)
         optimizer.zero_grad()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(policy.trainable_parameters(), clip)
+        torch.nn.utils.clip_grad_norm_(policy.trainable_parameters, clip)
         optimizer.step()
         losses.append(loss.item())
     return sum(losses) / len(losses)
@@ -115,7 +115,7 @@ async def sample(author: PolicyAuthor, problems: Sequence[Problem], parts: Rollo
 async def run(config: Config, budget: int, limit: int | None) -> None:
     training, author, sampler = config.training, load_author(config), open_problems(config, measured=False).sampler
     policy, weights = author.policy, config.reward.reward_weights
-    optimizer = torch.optim.AdamW(policy.trainable_parameters(), lr=RATE * training.learning_rate, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(policy.trainable_parameters, lr=RATE * training.learning_rate, weight_decay=0.0)
     rng, spent, batches = Random(training.seed), 0, 0
     async with open_services(config) as services:
         for number in range(ROUNDS):

@@ -17,7 +17,7 @@ import yaml
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.config.fields import names_input
-from llm_as_judge.config.identity import deciding_of, decisive, identity
+from llm_as_judge.config.identity import IRRELEVANT, deciding_of, identity
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -26,14 +26,8 @@ from llm_as_judge.rl import checkpoint
 from llm_as_judge.runlog import EventLog
 
 _IDENTITY = "run.json"
-#: Sections that decide what a run learns, and those of their settings that do not.
-_LEARNING = (
-    "model", "training", "generation", "data", "executor", "judge", "workflow", "reward", "experience_buffer",
-)  # fmt: skip
-_OPERATIONAL = {
-    "device", "max_steps", "save_every", "eval_every", "max_unscored", "patience_s", "rollout_concurrency",
-    "micro_batch_tokens", "shared_prefix", "engine", "eval_temperature", "eval_problems",
-}  # fmt: skip
+#: Sections that decide nothing that a run learns; of the others, the schema marks the free settings.
+_NOT_LEARNED = (*IRRELEVANT, "warmup", "engine", "evaluation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +120,14 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
     file = checkpoint / "config.yaml"
     saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
     now = yaml.safe_load(to_yaml(config))
-    was, now_named = (deciding_of(tree.get("executors", {})) for tree in (saved, now))
-    named = [] if was == now_named else [f"executors was {was}, is {now_named}"]
-    return named + [
-        f"{section}.{name} was {saved[section][name]}, is {now[section][name]}"
-        for section, settings in decisive(config, _LEARNING).items()
-        if section in _LEARNING
-        for name in settings
-        if name not in _OPERATIONAL and not names_input(LEAVES[f"{section}.{name}"])
-        if now_named or not name.startswith("price_")  # prices weigh tokens only among several executors
-        if name in saved.get(section, {}) and saved[section][name] != now[section][name]
-    ]
+    was, named = (deciding_of(tree.get("executors", {})) for tree in (saved, now))
+    changed = [] if was == named else [f"executors was {was}, is {named}"]
+    for name, field in LEAVES.items():
+        section, _, leaf = name.partition(".")
+        if section in _NOT_LEARNED or names_input(field) or "free" in field.metadata or "access" in field.metadata:
+            continue
+        value = now[section][leaf]
+        priceless = leaf.startswith("price_") and not named  # prices weigh tokens only among several executors
+        if not priceless and saved.get(section, {}).get(leaf, value) != value:
+            changed.append(f"{name} was {saved[section][leaf]}, is {value}")
+    return changed

@@ -153,7 +153,6 @@ async def open_training(
                     f"{problems.seen} of {len(problems.heldout)} held-out problems are also training problems, so that "
                     "the evaluation measures memory too; split the files with llm-as-judge data process"
                 )
-            await on_device(int)  # a local executor's last round has ended, so that the adapter is on again
             run = folder.begin(problems.digest, progress)
             tracked.begin(run)
             yield Training(run, services, author, problems, tracked, progress, ranks)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from llm_as_judge.config.fields import Float, InputPath, Strict, complete_shares
+from llm_as_judge.config.fields import Float, Free, InputPath, Strict, fill_shares
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.types import DOMAINS, Domain, Like
 
@@ -42,7 +42,7 @@ class DataConfig(Strict):
         {"math": 0.4, "code": 0.3, "qa": 0.3},
         description="Share of each domain in a batch, 0 for those not named; they sum to 1.",
     )
-    eval_problems: int = Field(150, gt=0, le=1_000_000, description="Problems in an evaluation, in the file's shares.")
+    eval_problems: Free[int] = Field(150, gt=0, le=1_000_000, description="Problems evaluated, in the file's shares.")
     max_problems: int | None = Field(None, gt=0, description="Maximum number of training problems; null = all.")
 
     @property
@@ -76,7 +76,7 @@ class DataConfig(Strict):
         known = [*DOMAINS, *info.data.get("domains", ratios)]  # those in fault have a message of their own
         if unknown := [name for name in ratios if name not in known]:
             raise ValueError(f"there is no domain {unknown[0]!r}; there are {', '.join(known)} (add it: data.domains)")
-        return complete_shares("domain_ratios", ratios, known)
+        return fill_shares("domain_ratios", ratios, known)
 
     @model_validator(mode="after")
     def _consistent(self) -> "DataConfig":

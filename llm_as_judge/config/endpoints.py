@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from llm_as_judge.config.fields import Float, FunctionName, InputPath, Names, Strict, Url, Urls, as_tuple
+from llm_as_judge.config.fields import Access, Float, FunctionName, InputPath, Names, Strict, Url, Urls, as_tuple
 
 DEFAULT_API_KEY = "sk-dummy"
 #: Fields that a request may do without.
@@ -14,20 +14,20 @@ LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_eff
 class ServerConfig(Strict):
     """Connection to an OpenAI-compatible server."""
 
-    base_url: Url = Field("", pattern=r"^(https?://\S+)?$", description="URL of the API with /v1; empty: own server.")
-    api_key: str = Field(
+    base_url: Access[Url] = Field("", pattern=r"^(https?://\S+)?$", description="URL with /v1; empty: own server.")
+    api_key: Access[str] = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )
-    timeout_s: Float = Field(120.0, gt=0, description="Time limit of one request or call of judge.function in seconds.")
-    max_retries: int = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
-    concurrency: int = Field(32, gt=0, description="Maximum requests in flight; lowered while a server is overloaded.")
+    timeout_s: Access[Float] = Field(120.0, gt=0, description="Seconds for one request or call of judge.function.")
+    max_retries: Access[int] = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
+    concurrency: Access[int] = Field(32, gt=0, description="Maximum requests in flight; fewer while it is overloaded.")
 
 
 class EngineConfig(ServerConfig):
     """The server that samples workflows if ``generation.engine`` is vllm, or also trains the policy if it is tinker."""
 
-    api_key: str = Field(DEFAULT_API_KEY, repr=False, description="API key; write ${VLLM_API_KEY}, not the key itself.")
-    timeout_s: Float = Field(600.0, gt=0, description="Time limit for all workflows of one problem, in seconds.")
+    api_key: Access[str] = Field(DEFAULT_API_KEY, repr=False, description="Write ${VLLM_API_KEY}, not the key itself.")
+    timeout_s: Access[Float] = Field(600.0, gt=0, description="Seconds for all workflows of one problem.")
     restart_s: Float = Field(300.0, ge=0, description="Seconds to wait for a server to start or restart.")
     gpu_memory_utilization: Float = Field(0.35, gt=0, le=1, description="GPU memory share of the run's own server.")
     gpus: str = Field(
@@ -55,7 +55,7 @@ class EndpointConfig(ServerConfig):
         description="embedded: the nano model, served by the run or at base_url; openai: the service at base_url; "
         "local: weights in this process, without a server.",
     )
-    more_urls: Urls = Field((), description="Further addresses of the model; the least busy one is used.")
+    more_urls: Access[Urls] = Field((), description="Further addresses of the model; the least busy one is used.")
     model: str = Field(
         "nano-executor", min_length=1, description="Model at the service; local: policy, a folder, GGUF file or hub id."
     )
@@ -107,7 +107,7 @@ class JudgeConfig(EndpointConfig):
         "then compared by rules (provider openai).",
     )
     second_model: str = Field("", description="Model name of a second judge, which must accept too; empty = none.")
-    second_base_url: Url = Field("", description="URL of the second judge; empty: the first judge's.")
+    second_base_url: Access[Url] = Field("", description="URL of the second judge; empty: the first judge's.")
     prompts: InputPath | None = Field(None, description="YAML file with instructions per dataset; null = built in.")
     function: FunctionName | None = Field(
         None, description="Your own verdict instead of mode: package.module:function or file.py:function."

@@ -4,7 +4,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
@@ -28,8 +28,11 @@ def as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-class Input:
-    """Marks a setting that names files to read; in a configuration file, paths are relative to that file."""
+T = TypeVar("T")
+#: A setting that a resumed run is free to change: it decides how a run goes, not what it learns.
+Free = Annotated[T, "free"]
+#: A setting that decides no result: how a server is accessed, where something is stored.
+Access = Annotated[T, "access"]
 
 
 def is_address(url: str) -> bool:
@@ -55,16 +58,17 @@ MAX_ITEMS = 1 << 16
 Url = Annotated[str, AfterValidator(_url)]
 Urls = Annotated[tuple[Url, ...], BeforeValidator(as_tuple)]
 Float = Annotated[float, BeforeValidator(_float)]
-InputPath = Annotated[Path, BeforeValidator(_path), Input()]
+#: A file to read; in a configuration file, relative to that file.
+InputPath = Annotated[Path, BeforeValidator(_path), "input"]
 OutputPath = Annotated[Path, BeforeValidator(_path)]
 #: ``package.module:function`` or ``file.py:function``.
-FunctionName = Annotated[str, Input()]
+FunctionName = Annotated[str, "input"]
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 
 
-def complete_shares(name: str, shares: Mapping[Any, float], members: Sequence[Any]) -> dict[Any, float]:
+def fill_shares(name: str, shares: Mapping[Any, float], members: Sequence[Any]) -> dict[Any, float]:
     """Complete the shares, which must sum to 1, with 0 for ``members`` that are not named."""
     if min(shares.values(), default=0) < 0:
         raise ValueError(f"{name} must not be negative, got {dict(shares)}")
@@ -120,4 +124,4 @@ def with_paths(value: Any, change: Callable[[str], str]) -> Any:
 def names_input(field: FieldInfo) -> bool:
     """Tell whether the setting names files to read."""
     inner = [mark for member in typing.get_args(field.annotation) for mark in typing.get_args(member)]
-    return any(isinstance(mark, Input) for mark in (*field.metadata, *inner))
+    return "input" in (*field.metadata, *inner)

@@ -1,8 +1,8 @@
 """Digest of the settings that decide a run's results; the same in two checkouts of one project.
 
 Input files and the policy's weights count by their content. Left out are the places of results, the connection to
-endpoints, budgets and trackers, because none of them changes what is measured. (What a resumed run may change is
-decided in ``assembly.run_folder``.)
+endpoints, budgets and trackers, because none of them changes what is measured. (The schema marks these, and what
+a resumed run may change.)
 """
 
 import hashlib
@@ -16,18 +16,14 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.files import sha256_of
 
-_CONNECTION = (
-    "api_key", "base_url", "more_urls", "timeout_s", "max_retries", "concurrency", "second_base_url",
-    "persistence_dir",
-)  # fmt: skip
-_IRRELEVANT = ("output", "budget", "tracking")
+IRRELEVANT = ("output", "budget", "tracking")
 #: Of a larger file, only this many bytes at each end are read, and its size: weights take gigabytes.
 _END = 1 << 22
 
 
 def identity(config: Config) -> str:
     """Compute the SHA-256 of all settings that decide the results of a run."""
-    return digest(decisive(config, (section for section in SECTIONS if section not in _IRRELEVANT)))
+    return digest(decisive(config, (section for section in SECTIONS if section not in IRRELEVANT)))
 
 
 def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -40,7 +36,7 @@ def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any
 
 def deciding_of(executors: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of named executors without their connections."""
-    return {name: {k: own[k] for k in own if k not in _CONNECTION} for name, own in executors.items()}
+    return {name: {k: own[k] for k in own if not _is_access(f"executor.{k}")} for name, own in executors.items()}
 
 
 def digest(value: Any) -> str:
@@ -63,9 +59,13 @@ def content_of(place: Path) -> str:
         return hashlib.sha256(f"{size} ".encode() + begin + file.read()).hexdigest()
 
 
+def _is_access(name: str) -> bool:
+    return name in LEAVES and "access" in LEAVES[name].metadata
+
+
 def _settings(config: Config, section: str) -> Iterator[tuple[str, Any]]:
     for name, value in getattr(config, section).model_dump(mode="json").items():
-        if name in _CONNECTION:
+        if _is_access(f"{section}.{name}"):
             continue
         if name == "model_name":
             yield name, content_of(Path(locate_weights(config.base_model.path)))

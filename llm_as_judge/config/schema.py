@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.endpoints import EndpointConfig, EngineConfig, ExecutorConfig, JudgeConfig
-from llm_as_judge.config.fields import MAX_ITEMS, Float, Input, InputPath, Names, OutputPath, Strict, complete_shares
+from llm_as_judge.config.fields import MAX_ITEMS, Access, Float, Free, InputPath, Names, OutputPath, Strict, fill_shares
 
 #: Value of ``executor.model`` and ``judge.model`` that names the policy's base weights, if ``provider`` is local.
 POLICY = "policy"
@@ -41,7 +41,9 @@ class ModelConfig(Strict):
         description="Frozen base weights in 4 (nf4) or 8 bits (int8), by bitsandbytes; dtype is then that of the rest "
         "and of all products.",
     )
-    device: str = Field("auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N.")
+    device: Free[str] = Field(
+        "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N."
+    )
     gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass, for memory.")
     adapter: InputPath | None = Field(
         None, description="Initial adapter: its folder, or a folder of checkpoints for the newest; null: a new one."
@@ -63,7 +65,7 @@ class WarmupConfig(Strict):
 
 class TrainingConfig(Strict):
     seed: int = Field(0, ge=0, description="Seed of sampling, data order and initial adapter weights.")
-    max_steps: int = Field(100, gt=0, description="Optimiser steps of the whole run.")
+    max_steps: Free[int] = Field(100, gt=0, description="Optimiser steps of the whole run.")
     rollout_batch_size: int = Field(4, gt=0, le=MAX_ITEMS, description="Problems per step.")
     num_return_sequences_in_group: int = Field(6, ge=2, le=MAX_ITEMS, description="Workflows sampled per problem (G).")
     ppo_epochs: int = Field(1, gt=0, description="Optimiser steps per batch.")
@@ -86,20 +88,20 @@ class TrainingConfig(Strict):
         0.0, ge=0, description="Lower bound of importance weights (raised to it or masked, as in IcePop); 0 = none."
     )
     lookahead: int = Field(0, ge=0, le=64, description="Batches sampled ahead of the update; 0 = off.")
-    rollout_concurrency: int = Field(64, gt=0, description="Maximum number of workflows run or judged at once.")
+    rollout_concurrency: Free[int] = Field(64, gt=0, description="Maximum number of workflows run or judged at once.")
     refill_rounds: int = Field(0, ge=0, description="Extra sampling rounds to replace groups of equal rewards (DAPO).")
-    shared_prefix: bool | None = Field(
+    shared_prefix: Free[bool | None] = Field(
         None,
         description="Compute shared prefixes once; null: if this saves tokens and the first batch gives equal results.",
     )
-    micro_batch_tokens: int = Field(
+    micro_batch_tokens: Free[int] = Field(
         16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); changes results by rounding only."
     )
-    save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
+    save_every: Free[int] = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
     keep_checkpoints: int = Field(
         0, ge=0, description="Newest checkpoints kept, besides the one with the best validation; 0 = all."
     )
-    eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
+    eval_every: Free[int] = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Maximum prompt length in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Maximum workflow length in tokens.")
     mask_truncated_completions: bool = Field(
@@ -107,8 +109,8 @@ class TrainingConfig(Strict):
         description="Exclude workflows cut off at response_max_length from loss, divisor and group mean; "
         "otherwise they get the lowest reward.",
     )
-    max_unscored: Float = Field(0.5, ge=0, le=1, description="Share of unscored rollouts above which a run pauses.")
-    patience_s: Float = Field(900.0, ge=0, description="Total seconds that a paused run waits for its endpoints.")
+    max_unscored: Free[Float] = Field(0.5, ge=0, le=1, description="Share of unscored rollouts that pauses a run.")
+    patience_s: Free[Float] = Field(900.0, ge=0, description="Total seconds that a paused run waits for its endpoints.")
     shuffle_rewards: bool = Field(False, description="Shuffle the rewards, as a control experiment.")
 
     @model_validator(mode="after")
@@ -123,10 +125,10 @@ class TrainingConfig(Strict):
 
 class GenerationConfig(Strict):
     temperature: Float = Field(1.0, gt=0, description="Sampling temperature of the policy.")
-    eval_temperature: Float = Field(0.3, ge=0, description="Sampling temperature in evaluations and `solve`.")
+    eval_temperature: Free[Float] = Field(0.3, ge=0, description="Sampling temperature in evaluations and `solve`.")
     top_p: Float = Field(1.0, gt=0, le=1, description="Nucleus sampling; 1 = off.")
     top_k: int = Field(0, ge=0, description="Sample from the k most likely tokens; 0 = off.")
-    engine: Literal["local", "vllm", "tinker"] = Field(
+    engine: Free[Literal["local", "vllm", "tinker"]] = Field(
         "local", description="Engine that samples the workflows; tinker: a server that also trains the policy."
     )
     thinking: bool = Field(False, description="Thoughts before a workflow, if the chat template knows them (Qwen3).")
@@ -160,7 +162,7 @@ class WorkflowConfig(Strict):
 
 
 class SandboxConfig(Strict):
-    mode: Literal["auto", "full", "standard", "no-open", "unsafe"] = Field(
+    mode: Free[Literal["auto", "full", "standard", "no-open", "unsafe"]] = Field(
         "auto", description="Confinement; auto: the strictest mode that works here, never unsafe."
     )
     cpu_seconds: int = Field(5, gt=0, le=10**6, description="CPU seconds per run, in hidden tests per call.")
@@ -175,7 +177,7 @@ class RewardConfig(Strict):
     )
     token_budget: int = Field(4000, gt=0, description="Executor tokens at which efficiency is 0.")
     repair_cost: Float = Field(0.5, gt=0, description="Taken from the total for each repair of a workflow.")
-    functions: Annotated[Mapping[str, Float], Input()] = Field(
+    functions: Annotated[Mapping[str, Float], "input"] = Field(
         {}, description="Your own reward functions (package.module:function or file.py:function) and their weights."
     )
     function_timeout_s: Float = Field(60.0, gt=0, description="Time limit of one call of a function, in seconds.")
@@ -183,7 +185,7 @@ class RewardConfig(Strict):
     @field_validator("reward_weights")
     @classmethod
     def _all_terms(cls, weights: Mapping[str, float]) -> Mapping[str, float]:
-        return complete_shares("reward_weights", weights, list(cls.model_fields["reward_weights"].default))
+        return fill_shares("reward_weights", weights, list(cls.model_fields["reward_weights"].default))
 
 
 class EvaluationConfig(Strict):
@@ -198,7 +200,7 @@ class BufferConfig(Strict):
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
     top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
-    persistence_dir: OutputPath | None = Field(None, description="Folder of stored buffers; null = not stored.")
+    persistence_dir: Access[OutputPath | None] = Field(None, description="Folder of stored buffers; null = not stored.")
 
 
 class BudgetConfig(Strict):

@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
 from llm_as_judge.config.endpoints import JudgeConfig
-from llm_as_judge.config.fields import Float, Strict, as_tuple, complete_shares
+from llm_as_judge.config.fields import Float, Strict, as_tuple, fill_shares
 from llm_as_judge.config.loading import explain
 from llm_as_judge.config.sources import Setting, read_yaml
 from llm_as_judge.errors import ConfigError
@@ -48,7 +48,7 @@ class Criterion(Strict):
 
 
 def _checked(criteria: dict[str, Criterion]) -> dict[str, Criterion]:
-    complete_shares("the weights", {name: one.weight for name, one in criteria.items()}, ())
+    fill_shares("the weights", {name: one.weight for name, one in criteria.items()}, ())
     for name, one in criteria.items():
         if one.scale[0] >= one.scale[1]:
             raise ValueError(f"the scale of {name} must be [LOW, HIGH] with LOW below HIGH")

@@ -64,6 +64,7 @@ class Encoder(Protocol):
 
     tokenizer: Any
     name: str  # of the model, for messages
+    trainable_parameters: Sequence[Any] = ()  # none of a policy that is not in this process
     thinking: bool = False  # before the reply; set together with ``policy.thinking.ThinkingEngine``
 
     @property
@@ -76,9 +77,6 @@ class Encoder(Protocol):
             for word in text.lower().split() or [""]:
                 vector[zlib.crc32(word.encode()) % _DIMENSIONS] += 1
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
-
-    def trainable_parameters(self) -> Sequence[Any]:
-        return ()  # not in this process
 
     def holding(self, weights: Sequence[Any]) -> AbstractContextManager[None]:
         """Give the adapter other ``weights`` for the block, those of ``trainable_parameters``."""

@@ -77,6 +77,8 @@ class Policy(Encoder):
         for layer in self._adapted():
             # Autocast rounds the weights. PEFT would widen every input instead, also in checkpointing's second pass.
             layer.cast_input_dtype_enabled = False
+        #: The adapter's, also while it is switched off.
+        self.trainable_parameters = [p for p in self.model.parameters() if p.requires_grad]
         if config.gradient_checkpointing:
             if hasattr(self.base, "activation_checkpointing_enable"):  # name in newer releases
                 self.base.activation_checkpointing_enable({"use_reentrant": False})
@@ -127,13 +129,10 @@ class Policy(Encoder):
     def eos_token_ids(self) -> frozenset[int]:
         return end_ids(self.base.generation_config, self.tokenizer)
 
-    def trainable_parameters(self) -> list[torch.nn.Parameter]:
-        return [p for p in self.model.parameters() if p.requires_grad]
-
     @contextmanager
     def holding(self, weights: Sequence[Tensor]) -> Iterator[None]:
         """Give the adapter other ``weights`` for the block, those of ``trainable_parameters``."""
-        parameters = self.trainable_parameters()
+        parameters = self.trainable_parameters
         own = [parameter.data for parameter in parameters]
         try:
             for parameter, other in zip(parameters, weights, strict=True):

@@ -134,7 +134,7 @@ class Pipeline:
                 weights = self._kept if batch.version < step else ()
                 self._pending[i] = await self._repair(batch, self._running[i], timer, weights)
         if any(batch.unrepaired for batch in self._pending):
-            self._kept = [parameter.detach().clone() for parameter in self._parts.policy.trainable_parameters()]
+            self._kept = [parameter.detach().clone() for parameter in self._parts.policy.trainable_parameters]
         else:
             self._kept = ()
         with timer.phase("execute"):

@@ -171,7 +171,7 @@ class Collector:
     def retry(self, key: Place, completion: Completion, attempts: Sequence[Attempt]) -> None:
         """Run the next attempt of an episode."""
         self._episodes[key] = completion, tuple(attempts)
-        self._run(*key)
+        self._run(*key, self.repairs)
 
     async def groups(self) -> list[Group]:
         """Wait for all started rollouts, and return them in the order of problems and members.
@@ -179,10 +179,10 @@ class Collector:
         Errors other than ``InfrastructureError`` are bugs: they are raised after the remaining tasks were cancelled.
         Raises ``ConfigError`` if most calls of one of the user's operators fail at the same place.
         """
-        parts, self.repairs = self.parts, 0  # what runs again after a pause is not repaired
-        waits = doubling_waits(parts.patience_s)
+        parts, waits = self.parts, doubling_waits(self.parts.patience_s)
         while True:
             rollouts = {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Rollout)}
+            assert len(rollouts) == len(self._tasks), "failed attempts are repaired first"
             unscored = [key for key, rollout in rollouts.items() if rollout.verdict.correct is None]
             if not unscored or (share := len(unscored) / len(rollouts)) <= parts.max_unscored:
                 break
@@ -195,7 +195,7 @@ class Collector:
             parts.on_pause(f"paused: {cause}; retrying those in {wait:.0f} s")
             await asyncio.sleep(wait)
             for key in unscored:
-                self._run(*key)
+                self._run(*key, repairs=0)
         _refuse_broken_operators([run for rollout in rollouts.values() for run in rollout.executions])
         members: list[list[Rollout]] = [[] for _ in self.problems]
         for (place, _), rollout in rollouts.items():
@@ -222,19 +222,20 @@ class Collector:
             await self.aclose()
             raise
 
-    def _run(self, place: int, member: int) -> None:
+    def _run(self, place: int, member: int, repairs: int) -> None:
         whole = isinstance(judge := self.parts.judge, OwnJudge) and isinstance(judge.grader, Ranking)
         for key in [key for key in self._completed if key == (place, member) or (whole and key[0] == place)]:
             del self._completed[key]  # one more answer changes the ranks of the others
-        self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member))
+        self._tasks[place, member] = asyncio.ensure_future(self._rollout(place, member, repairs))
 
-    async def _rollout(self, place: int, member: int) -> Rollout | Attempt:
+    async def _rollout(self, place: int, member: int, repairs: int) -> Rollout | Attempt:
+        """Run an attempt; judge it, unless the policy may repair it and has not used up its ``repairs``."""
         problem, parts = self.problems[place], self.parts
         completion, attempts = self._episodes[place, member]
         seed = derived_seed(self.seed, problem.question.id, 0 if self.common_seeds else member)
         async with self._limit:
             last = await run_attempt(problem, completion, parts, seed)
-            if len(attempts) < self.repairs and (failed := await to_repair(last, problem, parts)):
+            if len(attempts) < repairs and (failed := await to_repair(last, problem, parts)):
                 judged = await conclude(problem, completion, parts, last) if parts.judges_attempts else None
                 return replace(failed, correct=judged.verdict.correct) if judged else failed
             rollout = await conclude(problem, completion, parts, last, attempts)

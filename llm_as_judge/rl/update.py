@@ -91,7 +91,7 @@ class SharedAdamW(torch.optim.AdamW):
     """AdamW with equal steps on all ranks, an ``Optimizer``. Rank 0 calls ``share``, the others ``take``."""
 
     def __init__(self, policy: Policy, ranks: Ranks, learning_rate: float, weight_decay: float) -> None:
-        self.policy, self.weights = policy, policy.trainable_parameters()
+        self.policy, self.weights = policy, policy.trainable_parameters
         self.ranks, self.steps = ranks, 0
         super().__init__(self.weights, lr=learning_rate, betas=(0.9, 0.99), weight_decay=weight_decay)
 

@@ -43,7 +43,7 @@ def trained(config: Config, model: str = "nano") -> tuple[Policy, Path]:
     """A policy whose adapter has an effect, and its checkpoint, which calls the base ``model``."""
     policy = Policy.load(config.base_model.path, config.model)
     with torch.no_grad():
-        for parameter in policy.trainable_parameters():
+        for parameter in policy.trainable_parameters:
             parameter.add_(0.05 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
     state = checkpoint.TrainingState(7, checkpoint.random_states())
     folder = Path("checkpoints/nano/grpo_mixed")

@@ -75,9 +75,9 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
 
 
 def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tmp_path: Path, cli: CommandLine) -> None:
-    changes = ["training.seed=7", "learning_rate=0.5", "token_budget=77", "max_steps=3", "executor.timeout_s=9"]
+    changes = "training.seed=7 learning_rate=0.5 cpu_seconds=7 token_budget=7 max_steps=3 executor.timeout_s=9".split()
     error = cli.refused("train", *finished_run.copy(tmp_path).options, *as_options(changes), "--resume")
-    for part in ("training.seed was 0, is 7", "training.learning_rate was", "reward.token_budget was", "--fresh"):
+    for part in ("seed was 0, is 7", "learning_rate was", "token_budget was", "sandbox.cpu_seconds was", "--fresh"):
         assert part in error
     assert "max_steps" not in error and "timeout_s" not in error
 
@@ -93,7 +93,7 @@ def test_training_starts_from_a_warm_up(tmp_path: Path, address: str, cli: Comma
     adapter = tmp_path / "checkpoints/nano/grpo_mixed_warmup/step_2"
     assert f"--set model.adapter={adapter}" in printed.replace("\n", "")
     config = load_config(EMBEDDED, [*run_settings(tmp_path, address), f"model.adapter={adapter.parent}"])
-    assert all(bool(p.any()) for p in load_author(config).policy.trainable_parameters())
+    assert all(bool(p.any()) for p in load_author(config).policy.trainable_parameters)
     report = asyncio.run(GRPOTrainer(config=config).train(num_steps=1))
     assert report is not None and report.step == 1 and report.kl < 0.1, "the reference is the warmed policy"
 

@@ -27,10 +27,10 @@ class Model:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.optimizer = torch.optim.AdamW(policy.trainable_parameters())
+        self.optimizer = torch.optim.AdamW(policy.trainable_parameters)
 
     def state(self) -> tuple[Any, ...]:
-        weights = [p.detach().clone() for p in self.policy.trainable_parameters()]
+        weights = [p.detach().clone() for p in self.policy.trainable_parameters]
         return self.policy.config.lora_rank, weights, json_like(self.optimizer.state_dict())
 
 
@@ -65,7 +65,7 @@ class World:
         if rank not in self._policies:
             self._policies[rank] = self.make(rank, 0)
         policy = self._policies[rank]
-        return policy, state[1] if state else [p.detach().clone() for p in policy.trainable_parameters()]
+        return policy, state[1] if state else [p.detach().clone() for p in policy.trainable_parameters]
 
     def answer(self, kind: str, body: Any) -> Any:
         """The JSON of a request, of which most are answered later."""
@@ -106,7 +106,7 @@ class World:
     def load_weights(self, body: Any) -> Any:
         model, (_, weights, optimizer) = self.models[body["model_id"]], self.saved[body["path"]]
         with torch.no_grad():
-            for own, value in zip(model.policy.trainable_parameters(), weights, strict=True):
+            for own, value in zip(model.policy.trainable_parameters, weights, strict=True):
                 own.copy_(value)
         if body["optimizer"]:
             model.optimizer.load_state_dict(torch.load(io.BytesIO(optimizer), weights_only=True))
@@ -195,7 +195,7 @@ class World:
 
     def optim_step(self, body: Any) -> Any:
         model, adam = self.models[body["model_id"]], body["adam_params"]
-        weights = model.policy.trainable_parameters()
+        weights = model.policy.trainable_parameters
         limit = adam["grad_clip_norm"] if self.clips and adam["grad_clip_norm"] else float("inf")
         norm = float(torch.nn.utils.clip_grad_norm_(weights, limit))
         model.optimizer.param_groups[0].update(

@@ -81,7 +81,7 @@ def tiny_policy(
     policy = Policy(base, NumberTokenizer(), ModelConfig(**options), seed=seed)
     if perturb:
         generator = torch.Generator().manual_seed(5)
-        for parameter in policy.trainable_parameters():
+        for parameter in policy.trainable_parameters:
             parameter.data.copy_(torch.empty(parameter.shape).normal_(0, perturb, generator=generator))
     return policy
 
@@ -270,7 +270,7 @@ def bandit_trainer(
 
 
 def weights(trainer: Trainer) -> list[torch.Tensor]:
-    return [p.detach().clone() for p in trainer.parts.policy.trainable_parameters()]
+    return [p.detach().clone() for p in trainer.parts.policy.trainable_parameters]
 
 
 def equal(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:

@@ -58,7 +58,7 @@ def update(
     step = updater.optimizer.step
 
     def watch(*arguments: Any, **named: Any) -> Any:
-        seen.append([p.grad.clone() for p in policy.trainable_parameters() if p.grad is not None])
+        seen.append([p.grad.clone() for p in policy.trainable_parameters if p.grad is not None])
         return step(*arguments, **named)
 
     updater.optimizer.step = watch  # type: ignore[method-assign]
@@ -70,7 +70,7 @@ def updater_of(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> Updater
     policy = fresh(device=device)
     policy.model.to(dtype)
     if ranks.rank:  # all ranks start from the weights of rank 0
-        policy.trainable_parameters()[0].data.fill_(7.0)
+        policy.trainable_parameters[0].data.fill_(7.0)
     config = TrainingConfig(response_max_length=12, beta=0.05, loss_type="grpo", ppo_epochs=2, learning_rate=1e-4)
     return Updater(policy, config, ranks)
 
@@ -100,7 +100,7 @@ def several(ranks: Ranks, dtype: torch.dtype, device: str = "cpu") -> dict[str, 
     ranks.add_up = add_up  # type: ignore[method-assign]
     return {
         "sums": sizes,
-        "weights": [p.detach().cpu() for p in updater.policy.trainable_parameters()],
+        "weights": [p.detach().cpu() for p in updater.policy.trainable_parameters],
         "figures": [[r.loss, r.kl, r.entropy, r.clip_fraction, r.grad_norm, r.corrected] for r in reports],
         "updates": updater.optimizer.steps,
     }
@@ -112,7 +112,7 @@ def warmed(ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
     policy = tiny_policy(rank=8, more={} if device == "cpu" else {"head_dim": 32}, device=device)
     policy.model.to(torch.float64 if device == "cpu" else torch.float32)
     if ranks.rank:
-        policy.trainable_parameters()[0].data.fill_(7.0)
+        policy.trainable_parameters[0].data.fill_(7.0)
     learner = Updater(policy, TrainingConfig(), ranks)
     loop = WarmUp(learner, WarmupConfig(sft_steps=3, sft_learning_rate=1e-2), TrainingConfig())
     replies = random_completions(prompts=3, group=3, seed=5)
@@ -126,7 +126,7 @@ def warmed(ranks: Ranks, device: str = "cpu") -> dict[str, Any]:
             loop.step(learned)
         losses.append(loop.loss(replies))
         ranks.tell(None)
-    return {"weights": [p.detach().cpu() for p in policy.trainable_parameters()], "losses": losses, "steps": loop.steps}
+    return {"weights": [p.detach().cpu() for p in policy.trainable_parameters], "losses": losses, "steps": loop.steps}
 
 
 def failing(ranks: Ranks, how: str, device: str) -> str:

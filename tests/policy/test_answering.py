@@ -231,7 +231,7 @@ def test_answering_first_leaves_the_adapter_to_the_trainer(monkeypatch: pytest.M
     policy = tiny_policy()
     answered(answerer(policy), [Request([5, 6], 3, seed=0)])
     moved = tiny_policy(perturb=0.5)
-    for own, other in zip(policy.trainable_parameters(), moved.trainable_parameters(), strict=True):
+    for own, other in zip(policy.trainable_parameters, moved.trainable_parameters, strict=True):
         own.data.copy_(other.data)
     drawn = [
         LocalEngine(one, one.tokenizer).generate([[5, 9, 11]], 1, sampling=Sampling(0.0), max_new_tokens=12)[0][0]

@@ -107,7 +107,7 @@ def result(
             weights = [torch.sin(torch.arange(len(r)) + 3.0 * i).to(r) for i, r in zip(members, rows, strict=True)]
             torch.stack([(r * w).sum() for r, w in zip(rows, weights, strict=True)]).sum().backward()
             found.update((i, r.detach()) for i, r in zip(members, rows, strict=True))
-    gradients = [p.grad for p in policy.trainable_parameters()]
+    gradients = [p.grad for p in policy.trainable_parameters]
     assert all(g is not None for g in gradients)
     return torch.cat([found[i] for i in range(len(completions))]), [g for g in gradients if g is not None]
 
@@ -192,7 +192,7 @@ def test_a_wrong_plan_or_kernel_fails_the_check(monkeypatch: pytest.MonkeyPatch)
     policy.model.zero_grad(set_to_none=True)
     check_layout(policy, completions, Sampling(0.7, 0.9), "tree")
     assert policy.model.training and torch.equal(state, torch.get_rng_state())
-    assert all(p.grad is None for p in policy.trainable_parameters())
+    assert all(p.grad is None for p in policy.trainable_parameters)
     for wrong in (broken_mask, lambda tree: replace(tree, rows=(tree.rows - 1).clamp(min=0))):
         with monkeypatch.context() as patch, pytest.raises(ConfigError, match=r"nats off .*shared_prefix=false"):
             patch.setattr(prefix_tree, "plan", lambda *a, wrong=wrong: wrong(plan(*a)))
@@ -283,7 +283,7 @@ def test_logprobs_and_gradients_are_those_of_the_models_own_pass(family: str, mo
         logprobs = policy.base(input_ids=ids).logits[0, len(c.prompt_ids) - 1 : -1].log_softmax(-1)
         expected.append(logprobs.gather(-1, torch.tensor(c.token_ids)[:, None])[:, 0])
         (expected[-1] * torch.sin(torch.arange(len(c.token_ids)) + 3.0 * i)).sum().backward()
-    own = torch.cat(expected).detach(), [p.grad for p in policy.trainable_parameters()]
+    own = torch.cat(expected).detach(), [p.grad for p in policy.trainable_parameters]
     assert max(max(differences(one, own)) for one in found) < 1e-4
 
 

@@ -89,9 +89,11 @@ def test_low_precision_samples_alike_and_everything_is_restored() -> None:
     assert all(torch.equal(before[n], p) for n, p in policy.model.named_parameters())
     assert policy.model.training and policy.base.training
     assert policy.base.config._attn_implementation == attention and torch.equal(state, torch.get_rng_state())
-    assert [p for p in policy.model.parameters() if p.requires_grad] == policy.trainable_parameters()
+    with policy.model.disable_adapter():
+        assert not any(p.requires_grad for p in policy.trainable_parameters)
+    assert [p for p in policy.model.parameters() if p.requires_grad] == policy.trainable_parameters
     logprobs_of(policy, flat(groups)).logprobs.sum().backward()
-    assert all(p.grad is not None for p in policy.trainable_parameters())
+    assert all(p.grad is not None for p in policy.trainable_parameters)
 
 
 def test_stops_at_the_end_token_and_keeps_it() -> None:

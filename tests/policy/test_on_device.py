@@ -80,9 +80,9 @@ def test_an_update_in_bfloat16_is_that_of_padded_rows_and_of_float32(device: str
     found = {}
     for dtype, shared in (("float32", False), ("bfloat16", False), ("bfloat16", True)):
         policy = policy_on(device, dtype, gradient_checkpointing=True)
-        start = torch.cat([p.detach().flatten() for p in policy.trainable_parameters()])
+        start = torch.cat([p.detach().flatten() for p in policy.trainable_parameters])
         report, gradient = update(policy, completions, shared_prefix=shared, **settings)
-        trained = torch.cat([p.detach().flatten() for p in policy.trainable_parameters()])
+        trained = torch.cat([p.detach().flatten() for p in policy.trainable_parameters])
         assert trained.dtype == torch.float32 and float((trained - start).abs().max()) > 1e-4, "weights stay float32"
         found[dtype, shared] = report, torch.cat([g.flatten() for g in gradient]), trained - start
     exact = found.pop(("float32", False))

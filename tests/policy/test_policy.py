@@ -34,14 +34,14 @@ def test_only_the_adapter_trains_and_the_reference_is_the_model_without_it() -> 
         rows = moved.known_logprobs(completions, Sampling(), "tree", budget, reference=True)
         assert torch.allclose(torch.cat(rows), expected.logprobs[expected.mask], atol=1e-5)
     assert not torch.allclose(logprobs_of(moved, completions).logprobs, expected.logprobs, atol=1e-2)
-    assert all(p.requires_grad for p in moved.trainable_parameters()) and moved.trainable_parameters()
+    assert all(p.requires_grad for p in moved.trainable_parameters) and moved.trainable_parameters
     state = torch.get_rng_state()
     one, same, other = tiny_policy(), tiny_policy(), tiny_policy(seed=1)
     assert torch.equal(state, torch.get_rng_state())
     names = [n for n, p in one.model.named_parameters() if p.requires_grad]
     assert names and all("lora_" in n for n in names)
     assert len(names) == 2 * 7 * 2  # A and B of seven linear layers in two blocks; not the tied head
-    values = [[p.detach() for p in x.trainable_parameters()] for x in (one, same, other)]
+    values = [[p.detach() for p in x.trainable_parameters] for x in (one, same, other)]
     assert all(torch.equal(a, b) for a, b in zip(values[0], values[1], strict=True))
     assert not all(torch.equal(a, b) for a, b in zip(values[0], values[2], strict=True))
 
@@ -127,7 +127,7 @@ def test_broken_adapters_are_refused_and_strange_ones_told(tmp_path: Path, caplo
         assert ("is an adapter for Other/Model-2B and fits by its shape only" in caplog.text) == warned, (base, own)
     for value in (float("nan"), float("inf")):
         with torch.no_grad():
-            next(iter(saved.trainable_parameters()))[0, 0] = value
+            next(iter(saved.trainable_parameters))[0, 0] = value
         saved.save_adapter(tmp_path)
         with pytest.raises(DataError, match=r"has NaN or infinite weights, such as .*lora_A.*; give another folder"):
             tiny_policy().load_adapter(tmp_path)

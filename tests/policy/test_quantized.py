@@ -47,7 +47,7 @@ def loaded(path: Path, kind: str, adapter: Path | None = None, **more: Any) -> P
     settings = {"lora_rank": 4, "lora_alpha": 8, "device": "cpu", "dtype": "float32", "quantization": kind, **more}
     policy = Policy.load(str(path), ModelConfig(model_name=str(path), **settings), adapter=adapter)
     draw = torch.Generator().manual_seed(5)
-    for parameter in policy.trainable_parameters() if adapter is None else ():
+    for parameter in policy.trainable_parameters if adapter is None else ():
         parameter.data.normal_(0, 0.05, generator=draw)
     return policy
 
@@ -61,7 +61,7 @@ def test_shared_prefixes_padded_rows_and_sampling_agree_on_the_same_base(folder:
         scores = logprobs_of(of, completions, shared_prefix=shared).logprobs
         found = torch.cat([row[:count] for row, count in zip(scores, counts, strict=True)])
         found.sum().backward()  # type: ignore[no-untyped-call]
-        gradient = torch.cat([p.grad.flatten() for p in of.trainable_parameters() if p.grad is not None])
+        gradient = torch.cat([p.grad.flatten() for p in of.trainable_parameters if p.grad is not None])
         of.model.zero_grad()
         return found.detach(), gradient
 
@@ -104,7 +104,7 @@ def test_a_merge_is_into_the_weights_as_they_are(here: Path, monkeypatch: pytest
     monkeypatch.undo()  # the nano policy has a tokenizer
     config = load_config(EMBEDDED, ["model.quantization=nf4"])
     policy = Policy.load(config.base_model.path, config.model)
-    for parameter in policy.trainable_parameters():
+    for parameter in policy.trainable_parameters:
         parameter.data.normal_(0, 0.05, generator=torch.Generator().manual_seed(1))
     policy.save_adapter(here / "step_1")
     result = run_export(config, here / "merged", here / "step_1", merge=True)

@@ -134,7 +134,7 @@ def test_every_version_and_every_policy_is_a_new_adapter_also_an_older_one(serve
     assert server.requests[-1][1]["model"] == names[1]
     assert group[0].policy_version == 1
     # A repair turn is sampled by the weights of the episode's first turn, while newer ones are trained.
-    first = [torch.full_like(parameter, 0.5) for parameter in policy.trainable_parameters()]
+    first = [torch.full_like(parameter, 0.5) for parameter in policy.trainable_parameters]
     with policy.holding(first):
         vllm.sync(policy, 0)
     written = load_file(tmp_path / server.requests[-2][1]["lora_name"] / "adapter_model.safetensors")

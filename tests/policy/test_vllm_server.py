@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 def perturb(policy: Policy, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
-    for parameter in policy.trainable_parameters():
+    for parameter in policy.trainable_parameters:
         parameter.data.normal_(0, 0.03, generator=generator)
 
 

@@ -60,7 +60,7 @@ def test_two_processes_train_weights_of_one(both: list[dict[str, Any]], dtype: s
     first, second = both[0][dtype], both[1][dtype]
     assert apart(first["weights"], second["weights"]) == 0, "the same bits on each"
     assert apart(first["weights"], alone["weights"]) <= most
-    untrained = updater_of(ALONE, getattr(torch, dtype), device).policy.trainable_parameters()
+    untrained = updater_of(ALONE, getattr(torch, dtype), device).policy.trainable_parameters
     assert apart(alone["weights"], [p.detach().cpu() for p in untrained]) > 1e-4
     assert first["updates"] == second["updates"] == alone["updates"] == 6
     # Each optimiser step sums its figures and, in one message, all gradients.

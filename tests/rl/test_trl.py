@@ -85,7 +85,7 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, corrected:
     found = policy_loss(inputs, settings, Normaliser(len(completions), int(mask.sum()))).loss
     ours.model.zero_grad(set_to_none=True)
     found.backward()
-    gradient = [p.grad.clone() for p in ours.trainable_parameters() if p.grad is not None]
+    gradient = [p.grad.clone() for p in ours.trainable_parameters if p.grad is not None]
 
     name, level = SHARED[loss_type]
     high = 1.28 if name == "cispo" else 0.28  # in TRL the cap itself
@@ -106,6 +106,6 @@ def test_loss_and_gradient_equal_trls(tmp_path: Path, loss_type: Any, corrected:
     expected = theirs._compute_loss(theirs.model, batch_of_trl)
     expected.backward()
     assert float(found) == pytest.approx(float(expected), rel=1e-4, abs=1e-6)
-    for mine, parameter in zip(gradient, ours.trainable_parameters(), strict=True):
+    for mine, parameter in zip(gradient, ours.trainable_parameters, strict=True):
         assert parameter.grad is not None
         assert float((mine - parameter.grad).abs().max()) <= 1e-4 * float(parameter.grad.abs().max())

@@ -158,7 +158,7 @@ def test_the_warmed_policy_is_the_reference_and_shared_prefixes_change_nothing(t
     policy.load_adapter(tmp_path / "warm")
     policy.keep_as_reference()
     assert torch.allclose(likelihoods(policy), start, atol=1e-5)
-    for parameter in policy.trainable_parameters():
+    for parameter in policy.trainable_parameters:
         parameter.data.add_(0.05)
     assert torch.allclose(likelihoods(policy, reference=True), start, atol=1e-5)
     assert not torch.allclose(likelihoods(policy), start, atol=1e-2)
