@@ -238,7 +238,10 @@ class TinkerPolicy(Encoder):
         return str(self._ask(lambda: self._training.save_weights_for_sampler(name).result().path))
 
     def _measure(self) -> None:
-        """Find out how the server reduces losses, and whether it clips gradients, on an adapter of its own."""
+        """Find out how the server reduces losses, and whether it clips gradients, by steps of another adapter.
+
+        ``probe`` is this policy but for the adapter that it trains, and for its count of steps.
+        """
         self._reduction = "sum"
         probe, row, up = copy.copy(self), Completion("", (1, 2, 3), (4, 5, 6), (), "stop"), torch.ones(1, 3)
         probe._training = self._new(1, 0)
