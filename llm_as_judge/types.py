@@ -240,7 +240,7 @@ class Verdict:
     """The judge's decision; with ``correct`` None the rollout stays unscored.
 
     ``tier`` decided or, if unscored, failed to: ``llm``, ``rubric``, ``relative`` (the model abstained or was not
-    available), ``function`` (it gave no value), ``tests`` (the sandbox failed), ``none`` (nothing to judge).
+    available), ``function`` (it gave no value), ``tests`` (the sandbox failed), ``none`` (nothing to judge, a fault).
     """
 
     correct: bool | None

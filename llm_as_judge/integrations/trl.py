@@ -32,7 +32,7 @@ def dataset(config: Config, count: int | None = None) -> Any:
 
 
 class WorkflowReward:
-    """Asynchronous reward function: the five-part reward of each completion, a batch at once.
+    """Asynchronous reward function: the whole reward of each completion, a batch at once.
 
     Logs terms, accuracy and the unscored share as metrics, and outcomes as a column of the completions table.
     """

@@ -1,6 +1,6 @@
 """The judge: tests for code, then rules that only accept, then the LLM judge; the first that decides wins.
 
-In the mode ``metric`` the benchmark's usual scorer decides. A wrong, empty or missing answer is False; a sandbox fault
+In the mode ``metric`` the benchmark's usual scorer decides. A wrong or missing answer is False; a sandbox fault
 or an unavailable judge is None (unscored). Partial credit (F1) is reported with the verdict and never decides it.
 """
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from llm_as_judge.config.schema import TrainingConfig
 
-#: Bound on log-ratios before exponentiation; beyond it the ratio is clipped anyway.
+#: Bound on log-ratios before exponentiation, against infinite ones.
 MAX_LOG_RATIO = 20.0
 
 
@@ -126,10 +126,11 @@ def folded(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -
 
 
 def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:
-    """Compute weights [B, T] or [B, 1] that correct for the engine's distribution, and count tokens beyond the bounds.
+    """Compute weights [B, T], [B, 1] or [] that correct for the engine's distribution; count tokens beyond the bounds.
 
     The weight is exp(``old`` - sampling log-prob) of the token or the sequence. Above the cap or below the minimum it
-    is truncated, or the token (the sequence) is masked, as in TRL and IcePop (Ling Team 2025). No gradient.
+    is truncated, or the token (the sequence) is masked, as in TRL and IcePop (Ling Team 2025). A batch with older
+    completions is truncated in any case (``rl.update.Batch.of``). No gradient.
     """
     one = torch.ones((), dtype=old.dtype, device=old.device)
     if inputs.sampling_logprobs is None or config.importance_sampling == "off":

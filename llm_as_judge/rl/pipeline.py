@@ -131,12 +131,11 @@ class Pipeline:
             self._running.append(collector)
         for i, batch in enumerate(self._pending):
             if batch.unrepaired and (i == 0 or batch.version < step):
+                assert batch.version >= step - 1, "only the weights of the step before are kept"
                 weights = self._kept if batch.version < step else ()
                 self._pending[i] = await self._repair(batch, self._running[i], timer, weights)
-        if any(batch.unrepaired for batch in self._pending):
-            self._kept = [parameter.detach().clone() for parameter in self._parts.policy.trainable_parameters]
-        else:
-            self._kept = ()
+        kept = self._parts.policy.trainable_parameters if any(batch.unrepaired for batch in self._pending) else ()
+        self._kept = [parameter.detach().clone() for parameter in kept]
         with timer.phase("execute"):
             groups = await self._running[0].groups()
         self._pending.popleft()
@@ -275,7 +274,7 @@ class Pipeline:
                 return drawn
         raise DataError(
             f"after {MAX_REDRAWS} draws too few prompts fit training.prompt_max_length={limit} "
-            f"(longest: {longest} tokens); raise it or lower experience_buffer.top_k"
+            f"(longest without examples: {longest} tokens); raise it"
         )
 
     def _prompt(self, question: Question, step: int) -> tuple[Prompt, list[int]]:
@@ -286,7 +285,6 @@ class Pipeline:
             prompt = parts.prompt(question, examples[:shown])
             if len(ids := parts.policy.encode(prompt)) <= self._config.prompt_max_length:
                 break
-        parts.log(
-            PromptEvent(step=step, problem=question.id, question=question.statement, user=prompt.user, examples=shown)
-        )
+        asked, user = question.statement, prompt.user
+        parts.log(PromptEvent(step=step, problem=question.id, question=asked, user=user, examples=shown))
         return prompt, ids

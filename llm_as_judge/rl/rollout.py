@@ -189,9 +189,8 @@ class Collector:
             [(most, _)] = Counter(rollouts[key].trouble for key in unscored).most_common(1)
             cause = f"{share:.0%} of the rollouts could not be scored, most often because: {most}"
             if (wait := next(waits, None)) is None:
-                raise InfrastructureError(
-                    f"{cause}; waited {parts.patience_s:.0f} s. Fix the cause and continue with --resume"
-                )
+                waited = f"{cause}; waited {parts.patience_s:.0f} s"
+                raise InfrastructureError(f"{waited}. Fix the cause and continue with --resume")
             parts.on_pause(f"paused: {cause}; retrying those in {wait:.0f} s")
             await asyncio.sleep(wait)
             for key in unscored:
@@ -280,7 +279,8 @@ async def run_attempt(
     problem: Problem, completion: Completion, parts: RolloutParts, seed: int | None = None
 ) -> Attempt:
     """Extract the workflow of ``completion`` and run it."""
-    if _cut_off(completion, parts) and (refused := refuse(problem, completion, parts)):
+    refused = refuse(problem, completion, parts) if _cut_off(completion, parts) else None
+    if refused is not None:
         return refused
     workflow = _workflow(completion)
     try:
@@ -329,7 +329,7 @@ async def completed(rollouts: Mapping[Place, Rollout], parts: RolloutParts) -> d
     """Complete ``rollouts`` by the verdicts that wait for their group, and by ``parts.extra``."""
     done, waiting = dict(rollouts), dict[int, list[Place]]()
     for key, rollout in rollouts.items():
-        if rollout.verdict is LATER:
+        if rollout.verdict == LATER:
             waiting.setdefault(key[0], []).append(key)
 
     async def judge(keys: Sequence[Place]) -> None:

@@ -138,7 +138,7 @@ async def test_training_asks_once_a_group_and_waits(module: ModuleType, monkeypa
     assert [r.verdict.score for r in (*one.rollouts, *two.rollouts)] == [1.0, None, 0.25, 0.5]
     right, raised, wrong = [r.reward.total for r in one.rollouts]
     assert right is not None and raised is not None and wrong is not None and right > wrong > raised
-    assert not any(r.verdict is LATER for r in (*one.rollouts, *two.rollouts))
+    assert not any(r.verdict == LATER for r in (*one.rollouts, *two.rollouts))
 
     paused, asked, runner = list[str](), list[list[str]](), Says()
 
