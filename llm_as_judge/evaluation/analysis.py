@@ -158,6 +158,7 @@ def read_story(log: Path, results: Path) -> Story:
     for found in reader.finished():
         if isinstance(found, RunEvent):
             steps = _added(steps, found)
+            best, worst = ({kind: one for kind, one in own.items() if one.step <= found.kept} for own in (best, worst))
             continue
         for event, _, prompt in found.members():
             steps, rollout = _added(steps, event), event.rollout

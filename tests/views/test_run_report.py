@@ -43,12 +43,12 @@ def test_a_story_has_shapes_costs_and_the_analysis_of_the_steps_that_count(tmp_p
     story = read_story(path, NONE)
     assert story.before == {"math": {"AnswerGenerate": 2}} and story.after == {"math": {"Programmer": 2}}
     assert len(story.log.steps) == len(story.log.evals) == 20 and story.results == {}
-    again = [planned("a", "program"), planned("b", "answer_vote", correct=False)]
+    again = [planned("a", "answer"), planned("b", "answer_vote", correct=False)]
     log_steps(path, again, first=2, resumed_from="checkpoints/nano/run/step_1")
     story = read_story(path, NONE)
     assert json_text(story.analysis) == json_text(analyze_log(path)) and story.analysis.total.rollouts == 3
     assert [step.step for step in story.log.steps] == [1, 2] and [event.step for event in story.log.evals] == [1]
-    assert story.costs == [0.5, 1.5]
+    assert story.costs == [0.5, 1.5] and {shown.step for shown in (*story.best, *story.worst)} == {2}
 
 
 def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> None:
