@@ -43,6 +43,8 @@ _AS_SPACES = str.maketrans({"\xa0": " ", "\u200b": None, "\u2060": None, "\ufeff
 _STRING, _ESCAPED = re.compile(r'(?m)"((?:[^"\\\n]|\\.)*)(?:"|\\?$)'), {"n": "\n", "t": "\t"}
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
+#: A block in another language, whose last line would look like an opening one.
+_OTHER = re.compile(r"^```[ \t]*(?!py(?:thon3?)?\s)[^\s`]+[ \t]*\r?\n(?:(?!```).*\n)*```[ \t]*\r?$", re.M | re.I)
 
 
 def blocks(text: str) -> list[str]:
@@ -220,9 +222,10 @@ def names_of(source: str) -> tuple[set[str], set[str]]:
 
 def first_block(text: str) -> str:
     """Return source of a completion: its first closed Python block, else the text as it is."""
-    opening = _OPENING.search(text)
-    closing = _CLOSING.search(text, opening.end()) if opening else None
-    return text[opening.end() : closing.start()] if opening and closing else text
+    rest = _OTHER.sub("", text)
+    opening = _OPENING.search(rest)
+    closing = _CLOSING.search(rest, opening.end()) if opening else None
+    return rest[opening.end() : closing.start()] if opening and closing else text
 
 
 def quiet_parse(source: str, longest: int | None = None) -> ast.Module:

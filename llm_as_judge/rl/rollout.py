@@ -35,6 +35,8 @@ _LEAST_CRASHES = 3
 
 #: ``(index of the problem, index in the group, ...)``
 Place = tuple[int, int]
+#: The turns so far, and the attempts before the last one.
+Episode = tuple[Completion, tuple[Attempt, ...]]
 OnRollout = Callable[[int, int, Rollout], None]
 #: Samples another turn of episodes after what each is told.
 Again = Callable[[Sequence[Completion], Sequence[str]], Awaitable[list[Completion]]]
@@ -103,8 +105,7 @@ def extract_code(text: str, prefill: str = "") -> str:
         whole = prefill + text
         code = first_block(whole)
         return whole.removeprefix("```python\n") if code == whole else code
-    text = _THINKING.sub("", text, count=1).strip()
-    return first_block(text)
+    return first_block(_THINKING.sub("", text, count=1).strip())
 
 
 async def collect(
@@ -117,13 +118,14 @@ async def collect(
     are to be any.
     """
     collector = Collector(problems, parts, seed, on_rollout, repairs=parts.repairs if again else 0)
-    for place, group in enumerate(completions):
-        for member, completion in enumerate(group):
-            collector.start(place, member, completion)
+    episodes: dict[Place, Episode] = {(i, j): (c, ()) for i, row in enumerate(completions) for j, c in enumerate(row)}
+    for key, (completion, _) in episodes.items():
+        collector.start(*key, completion)
     while again and (failed := await collector.failed()):
-        repaired = await again([collector.episode(key)[0] for key in failed], [one.told for one in failed.values()])
+        repaired = await again([episodes[key][0] for key in failed], [one.told for one in failed.values()])
         for (key, attempt), completion in zip(failed.items(), repaired, strict=True):
-            collector.retry(key, completion, (*collector.episode(key)[1], attempt))
+            episodes[key] = completion, (*episodes[key][1], attempt)
+            collector.retry(key, *episodes[key])
     return await collector.groups()
 
 
@@ -145,7 +147,7 @@ class Collector:
     limit: asyncio.Semaphore | None = None
     common_seeds: bool = False
     repairs: int = 0
-    _episodes: dict[Place, tuple[Completion, tuple[Attempt, ...]]] = field(default_factory=dict)
+    _episodes: dict[Place, Episode] = field(default_factory=dict)
     _tasks: dict[Place, asyncio.Task[Rollout | Attempt]] = field(default_factory=dict)
     _completed: dict[Place, Rollout] = field(default_factory=dict)
 
@@ -163,10 +165,6 @@ class Collector:
     async def failed(self) -> dict[Place, Attempt]:
         """Wait for all, and return the attempts that the policy may repair, in the order of problems and members."""
         return {key: ended for key, ended in (await self._done()).items() if isinstance(ended, Attempt)}
-
-    def episode(self, key: Place) -> tuple[Completion, tuple[Attempt, ...]]:
-        """Return the turns of an episode so far, and the attempts before its last one."""
-        return self._episodes[key]
 
     def retry(self, key: Place, completion: Completion, attempts: Sequence[Attempt]) -> None:
         """Run the next attempt of an episode."""
