@@ -20,7 +20,7 @@ class ServerConfig(Strict):
     )
     timeout_s: Access[Float] = Field(120.0, gt=0, description="Seconds for one request or call of judge.function.")
     max_retries: Access[int] = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
-    concurrency: Access[int] = Field(32, gt=0, description="Maximum requests of a role in flight; fewer while overloaded.")
+    concurrency: Access[int] = Field(32, gt=0, description="Most requests of a role in flight; fewer while overloaded.")
 
 
 class EngineConfig(ServerConfig):

@@ -33,7 +33,7 @@ class ModelConfig(Strict):
     lora_target_modules: str | Names = Field("all-linear", description="Modules to adapt: all-linear, list or pattern.")
     dtype: Literal["auto", "float32", "bfloat16"] = Field(
         "auto",
-        description="Precision of the base weights (adapter: float32); auto: bfloat16 on CUDA and CPUs with support (not "
+        description="Precision of the base (adapter: float32); auto: bfloat16 on CUDA and CPUs with support (not "
         "for tiny models), else float32.",
     )
     quantization: Literal["none", "nf4", "int8"] = Field(
