@@ -102,9 +102,7 @@ def extract_code(text: str, prefill: str = "") -> str:
     need not be closed. Any other unclosed fence is the policy's mistake and is kept.
     """
     if prefill:
-        whole = prefill + text
-        code = first_block(whole)
-        return whole.removeprefix("```python\n") if code == whole else code
+        return first_block(prefill + text).removeprefix("```python\n")
     return first_block(_THINKING.sub("", text, count=1).strip())
 
 
