@@ -225,7 +225,7 @@ READERS: dict[str, tuple[int, Callable[[str], object]]] = {
 OWN_TEXTS = re.compile(
     r"config/.*|data/.*|commands/.*|assembly/.*|policy/.*|integrations/.*|embedded/.*|views/.*|(files|events|errors)\.py"
     r"|evaluation/(analysis|summary)\.py|rl/(buffer|checkpoint|pipeline)\.py|judging/calibration\.py|llm/protocol\.py"
-    r"|workflow/(contract|source|text)\.py|sandbox/split_plan\.py"
+    r"|workflow/(contract|user_file|writing)\.py|sandbox/split_plan\.py"
     r"|answers/(algebra_worker|algebra)\.py|sandbox/guest/.*"
 )
 

@@ -13,7 +13,7 @@ from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.commands import cli
 from llm_as_judge.errors import ConfigError, DataError, refusing
 from llm_as_judge.files import locked, write_json
-from llm_as_judge.workflow.source import WorkflowSource, read_workflow
+from llm_as_judge.workflow.user_file import WorkflowSource, read_workflow
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config

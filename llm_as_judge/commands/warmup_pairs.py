@@ -17,7 +17,7 @@ from llm_as_judge.files import LONGEST_TABLE, read_source
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import Completion, Domain, Execution, OperatorCall, Question
 from llm_as_judge.workflow import recipes
-from llm_as_judge.workflow.contract import ASKED_HEAD, CLASS_HEAD
+from llm_as_judge.workflow.contract import ASKED_PREFILL, PREFILL
 from llm_as_judge.workflow.feedback import message
 from llm_as_judge.workflow.lint.check import lint
 
@@ -52,7 +52,7 @@ class Pairs:
             raise DataError(f"{len(questions)} training problems are too few to hold some out for the warm-up")
         file = config.warmup.own_workflows
         self._own = self._read_own(file) if file else []
-        head = CLASS_HEAD if config.workflow.prefill else ""
+        head = PREFILL if config.workflow.prefill else ""
         if other := next((source for _, source in self._own if not source.startswith(head)), ""):
             raise DataError(
                 f"{file}: with workflow.prefill every workflow must begin with {head!r}; one "
@@ -105,10 +105,10 @@ class Pairs:
     def _completion(self, question: Question, source: str, prompt_ids: Sequence[int] = ()) -> Completion:
         """Return ``source`` as the reply to the question's prompt, or to ``prompt_ids``."""
         policy, workflow, prompt = self.author.policy, self.config.workflow, self.author.prompt(question)
-        if prompt.prefill == ASKED_HEAD:
+        if prompt.prefill == ASKED_PREFILL:
             # The last sentence of the problem on one line, or the last words of a long one.
             sentence = re.split(r"(?<=[^A-Z][.?!])\s+", question.text.rstrip())[-1]
-            reply = f"{' '.join(sentence.split()[-_ASKED_WORDS:])}\n        self.{source.removeprefix(CLASS_HEAD)}"
+            reply = f"{' '.join(sentence.split()[-_ASKED_WORDS:])}\n        self.{source.removeprefix(PREFILL)}"
         else:
             fenced = workflow.layer1 and workflow.prompt == "full"
             reply = (f"```python\n{source}\n```" if fenced else source).removeprefix(prompt.prefill)
@@ -119,7 +119,7 @@ class Pairs:
 
     def _broken(self, source: str, rng: Random) -> tuple[str, str] | None:
         """Replace a name in ``source``, so that lint refuses it; returns the text and what a policy is told."""
-        body = source.removeprefix(CLASS_HEAD)
+        body = source.removeprefix(PREFILL)
         head, words = source.removesuffix(body), list(re.finditer(r"\b[A-Za-z]\w{2,}", body))
         for _ in range(_TRIES):
             place, other = rng.choice(words), rng.choice(words)[0]

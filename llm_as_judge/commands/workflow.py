@@ -8,7 +8,7 @@ import typer
 
 from llm_as_judge.commands import cli
 from llm_as_judge.types import Execution
-from llm_as_judge.workflow.source import read_workflow
+from llm_as_judge.workflow.user_file import read_workflow
 
 app = typer.Typer(help="Check or run workflows and AFlow graphs.", no_args_is_help=True, rich_markup_mode=None)
 

@@ -23,7 +23,7 @@ from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.sandbox.public_test import RunCode, first_failure
 from llm_as_judge.types import Group, Kind, Problem, Rollout
 from llm_as_judge.workflow.shapes import SHAPES, workflow
-from llm_as_judge.workflow.text import class_text
+from llm_as_judge.workflow.writing import class_text
 
 #: Temperature of the executor.
 TEMPERATURE = 0.7

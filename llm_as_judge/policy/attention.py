@@ -23,7 +23,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from llm_as_judge.policy.forward import own_precision
-from llm_as_judge.policy.tree import Layout, Piece, TreePlan, dense_mask
+from llm_as_judge.policy.tree import Pattern, Piece, TreePlan, dense_mask
 
 ATTENTION = "llm_as_judge_prefix_tree"
 DECODE = "llm_as_judge_decode"
@@ -52,7 +52,7 @@ class Tree:
     values of the row, per layer.
     """
 
-    layout: Layout
+    layout: Pattern
     kernel: Kernel
     past: Sequence[KeyValue] | None = None
     caught: dict[int, KeyValue] | None = None
@@ -60,7 +60,7 @@ class Tree:
 
     def mask(self, device: torch.device) -> Tensor | BlockMask:
         if self._mask is None:
-            make: Callable[[Layout], Tensor | BlockMask] = dense_mask if self.kernel == "dense" else block_mask
+            make: Callable[[Pattern], Tensor | BlockMask] = dense_mask if self.kernel == "dense" else block_mask
             first, last = self.layout.first.to(device), self.layout.last.to(device)
             self._mask = make(replace(self.layout, first=first, last=last))
         return self._mask
@@ -147,7 +147,7 @@ def attention(
     return out.transpose(1, 2).contiguous(), None
 
 
-def block_mask(layout: Layout, block: int = BLOCK) -> BlockMask:
+def block_mask(layout: Pattern, block: int = BLOCK) -> BlockMask:
     """Make FlexAttention's block mask from the layout's intervals, without a token-by-token mask.
 
     A tile is empty if no key's interval meets its queries, and full if all keys' intervals cover them.

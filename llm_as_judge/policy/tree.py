@@ -45,7 +45,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Pattern:
     """Attention pattern: query q sees key k if ``first[k] <= q < last[k]``; ``pieces`` is the same pattern.
 
     The keys are the row's own, preceded by a trunk's if the row belongs to a stage.
@@ -70,7 +70,7 @@ class TreePlan:
 
     ids: Tensor  # [T]
     positions: Tensor  # [T] depth of each token
-    layout: Layout
+    layout: Pattern
     rows: Tensor  # [E] positions whose hidden states predict ``targets``; in a stage, T + j is position j of the trunk
     targets: Tensor  # [E]
     edge: Tensor  # [M] by completion token, sequence after sequence
@@ -150,7 +150,7 @@ def common_length(first: Tokens, *others: Tokens) -> int:
     return end
 
 
-def dense_mask(layout: Layout) -> Tensor:
+def dense_mask(layout: Pattern) -> Tensor:
     """Build the attention pattern as [Q, K] bool."""
     queries = torch.arange(layout.queries, device=layout.first.device)[:, None]
     return (queries >= layout.first) & (queries < layout.last)
@@ -206,7 +206,7 @@ class _Row:
             edge=torch.tensor(edge, dtype=torch.long),
         )
 
-    def _layout(self, trunk_pieces: Sequence[Piece], trunk_keys: int) -> Layout:
+    def _layout(self, trunk_pieces: Sequence[Piece], trunk_keys: int) -> Pattern:
         pieces, queries = list(trunk_pieces), len(self.ids)
         for n in self.nodes:
             keys = (trunk_keys + n.start, trunk_keys + n.end)
@@ -219,7 +219,7 @@ class _Row:
             last[piece.k0 : piece.k1] = piece.q1
         for piece in trunk_pieces:
             first[piece.k0 : piece.k1] = piece.q0
-        return Layout(tuple(pieces), first, last, queries)
+        return Pattern(tuple(pieces), first, last, queries)
 
 
 def _stage(members: Sequence[int], prompts: Sequence[Tokens], completions: Sequence[Tokens], budget: int) -> Stage:

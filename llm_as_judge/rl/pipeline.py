@@ -34,12 +34,14 @@ from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import Log, Timer
-from llm_as_judge.rl.rollout import Collector, Engine, Place, RolloutParts, next_turns, refuse, to_repair
+from llm_as_judge.rl.rollout import Collector, Engine, Episode, Place, RolloutParts, next_turns, refuse, to_repair
 from llm_as_judge.rl.update import Learner
 from llm_as_judge.seeds import stream_seed
 from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
 from llm_as_judge.workflow.prompt import Layer1
 
+#: Of the adapter.
+Weights = Sequence[Tensor]
 #: Seeds of a batch's repairs are numbered from here, above those of refills.
 _REPAIRS = 10_000
 #: Attempts to draw problems whose prompts fit.
@@ -69,7 +71,7 @@ class TrainerParts:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Sampled:
     """Problems with their sampled workflows; ``seed`` is for the executor's requests.
 
     ``attempts`` are the earlier ones of each episode, ``turns`` the number of times that repairs were sampled.
@@ -92,7 +94,7 @@ class Batch:
                 collector.start(place, member, *self.episode(place, member))
         return collector
 
-    def episode(self, place: int, member: int) -> tuple[Completion, tuple[Attempt, ...]]:
+    def episode(self, place: int, member: int) -> Episode:
         """Return the turns of an episode so far, and the attempts that failed."""
         return self.completions[place][member], self.attempts[place][member] if self.attempts else ()
 
@@ -103,10 +105,10 @@ class Pipeline:
     def __init__(self, parts: TrainerParts, config: TrainingConfig) -> None:
         self._parts = parts
         self._config = config
-        self._pending: deque[Batch] = deque()
+        self._pending: deque[Sampled] = deque()
         self._running: deque[Collector] = deque()  # of the pending batches, in their order
         self._limit = asyncio.Semaphore(parts.rollout.concurrency)
-        self._kept: Sequence[Tensor] = ()  # weights of the step before, for unrepaired batches
+        self._kept: Weights = ()  # weights of the step before, for unrepaired batches
 
     def open(self) -> None:
         """Start the workflows of pending batches."""
@@ -157,17 +159,17 @@ class Pipeline:
     def restore(self, state: Sequence[Mapping[str, Any]]) -> None:
         """Replace the pending batches; ``open`` starts them."""
         self._kept = next((list(batch["weights"]) for batch in state if "weights" in batch), ())
-        self._pending = deque(msgspec.convert(batch, Batch) for batch in state)
+        self._pending = deque(msgspec.convert(batch, Sampled) for batch in state)
 
-    async def _sample(self, step: int, version: int, count: int, refill: int, timer: Timer) -> tuple[Batch, Collector]:
+    async def _sample(self, step: int, version: int, size: int, refill: int, timer: Timer) -> tuple[Sampled, Collector]:
         """Sample a batch for ``step`` by the weights ``version``. Each workflow starts as soon as it is sampled."""
         parts, config = self._parts, self._config
         loop = asyncio.get_running_loop()
-        drawn = await on_device(timer.phase("prompt")(self._draw), step, count)
+        drawn = await on_device(timer.phase("prompt")(self._draw), step, size)
         problems = [problem for problem, _, _ in drawn]
         await on_device(timer.phase("sync")(parts.engine.sync), parts.policy, version)
         seed, repairs = stream_seed(config.seed, step, -1 - refill), parts.rollout.repairs
-        batch = Batch(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
+        batch = Sampled(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
         collector = self._collector(batch)
 
         def start(place: int, member: int, completion: Completion) -> None:
@@ -189,7 +191,7 @@ class Pipeline:
             raise
         return batch, batch.started(collector)  # for engines that do not call ``on_completion``, and repairs
 
-    async def _repair(self, batch: Batch, collector: Collector, timer: Timer, weights: Sequence[Tensor] = ()) -> Batch:
+    async def _repair(self, batch: Sampled, collector: Collector, timer: Timer, weights: Weights = ()) -> Sampled:
         """Do all repairs of ``batch``, which run in ``collector``; ``weights``: of the policy's adapter then."""
         while True:
             with timer.phase("execute"):
@@ -201,9 +203,7 @@ class Pipeline:
             for place, member in failed:
                 collector.retry((place, member), *batch.episode(place, member))
 
-    async def _rewritten(
-        self, batch: Batch, places: Sequence[Place], timer: Timer, weights: Sequence[Tensor] = ()
-    ) -> Batch:
+    async def _rewritten(self, batch: Sampled, places: Sequence[Place], timer: Timer, weights: Weights = ()) -> Sampled:
         """Rewrite workflows of ``batch`` at ``places`` that will not run, as often as repairs allow."""
         rollout = self._parts.rollout
         while True:
@@ -218,9 +218,7 @@ class Pipeline:
                 return batch
             batch = await self._turn(batch, refused, timer, weights)
 
-    async def _turn(
-        self, batch: Batch, failed: Mapping[Place, Attempt], timer: Timer, weights: Sequence[Tensor]
-    ) -> Batch:
+    async def _turn(self, batch: Sampled, failed: Mapping[Place, Attempt], timer: Timer, weights: Weights) -> Sampled:
         """Add another turn to the episodes of ``batch`` that ``failed``, by the adapter's ``weights``."""
         parts, stream = self._parts, _REPAIRS * (1 + batch.turns) + batch.refill
 
@@ -250,7 +248,7 @@ class Pipeline:
             seed=stream_seed(self._config.seed, step, stream), on_completion=start,
         )  # fmt: skip
 
-    def _collector(self, batch: Batch) -> Collector:
+    def _collector(self, batch: Sampled) -> Collector:
         parts = self._parts.rollout
         repairs = parts.repairs if batch.unrepaired else 0
         return Collector(batch.problems, parts, batch.seed, limit=self._limit, common_seeds=True, repairs=repairs)

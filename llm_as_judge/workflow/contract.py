@@ -11,17 +11,17 @@ from typing import Any
 
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import Operators
-from llm_as_judge.workflow import text
+from llm_as_judge.workflow import writing
 
 _TEXT = files(__package__).joinpath("contract.md").read_text(encoding="utf-8")
 RULES = tuple(line.removeprefix("- ") for line in _TEXT.partition("\nRules:\n")[2].splitlines())
 #: The fixed beginning of every workflow, with which a prompt may end.
-CLASS_HEAD = text.CLASS_HEAD + "        self."
+PREFILL = writing.CLASS_HEAD + "        self."
 #: The same for the short prompt. The policy first says what is asked, so that its choice of operators can depend on the
 #: sentence before. SmolLM2 otherwise chose by domain alone (docs/reports/pretrained.md).
-ASKED_HEAD = CLASS_HEAD.removesuffix("self.") + "# Asked: "
+ASKED_PREFILL = PREFILL.removesuffix("self.") + "# Asked: "
 #: The same for replies in a fenced block.
-HEAD = f"```python\n{CLASS_HEAD}"
+FENCED_PREFILL = f"```python\n{PREFILL}"
 #: The version that the sandbox runs.
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
@@ -49,7 +49,7 @@ def skeleton(operators: Operators) -> str:
     """Write a whole workflow of one call: AnswerGenerate or Custom if they are allowed, else the first operator."""
     preferred = [name for name in ("AnswerGenerate", "Custom") if name in operators]
     operator = operators[preferred[0]] if preferred else next(iter(operators.values()))
-    attribute = text.attribute_of(operator.NAME)
+    attribute = writing.attribute_of(operator.NAME)
     values, problem = dict[str, str](), "problem"
     for parameter in catalog.signature(operator).parameters.values():
         if parameter.default is parameter.empty:
@@ -59,5 +59,7 @@ def skeleton(operators: Operators) -> str:
             problem = problem if usual else "''"  # only the first text is the problem
     texts = [key for key, kind in operator.RESULT.items() if kind is str]
     answer = f'result["{texts[-1]}"]' if texts else f'str(result["{next(iter(operator.RESULT))}"])'
-    called = text.called(attribute, operator, values)
-    return text.class_text([text.built(attribute, operator.NAME)], f"result = await {called}\nreturn {answer}, 0.0")
+    called = writing.called(attribute, operator, values)
+    return writing.class_text(
+        [writing.built(attribute, operator.NAME)], f"result = await {called}\nreturn {answer}, 0.0"
+    )

@@ -21,7 +21,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.types import DOMAINS, Domain, Prompt, Question
-from llm_as_judge.workflow.contract import ASKED_HEAD, HEAD, contract
+from llm_as_judge.workflow.contract import ASKED_PREFILL, FENCED_PREFILL, contract
 from llm_as_judge.workflow.shapes import Example, example
 
 TEXTS = plain_yaml(Path(__file__).with_name("prompt.yaml"))
@@ -88,11 +88,11 @@ class Layer1:
         if config.prompt == "short":
             shown = [f"Example problem: {e.problem}\nExample workflow:\n{e.workflow}" for e in examples]
             user = "\n".join([f"Domain: {question.domain}. {hint}", *shown, ending])
-            return Prompt(self.system, user, prefill=ASKED_HEAD if config.prefill else "")
+            return Prompt(self.system, user, prefill=ASKED_PREFILL if config.prefill else "")
 
         def request(problem: str) -> str:
             return f"Problem ({question.domain}): {problem}\n\nWrite the workflow. {hint}"
 
         some = examples or example(question.kind, self._operators)
         turns = tuple((request(e.problem), f"```python\n{e.workflow.strip()}\n```") for e in some)
-        return Prompt(self.system, request(asked), turns, HEAD if config.prefill else "")
+        return Prompt(self.system, request(asked), turns, FENCED_PREFILL if config.prefill else "")

@@ -17,7 +17,7 @@ from random import Random
 from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import Kind
-from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
+from llm_as_judge.workflow.writing import answer_key, attribute_of, built, called, class_text
 
 _PARTS = plain_yaml(Path(__file__).with_name("recipes.yaml"))
 _ANSWERS = ("answer", "solution", "result", "final")

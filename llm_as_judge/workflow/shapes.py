@@ -13,7 +13,7 @@ from llm_as_judge.config.sources import plain_yaml
 from llm_as_judge.operators.catalog import OPERATORS
 from llm_as_judge.types import DOMAINS, Kind
 from llm_as_judge.workflow.structure import normalise_code
-from llm_as_judge.workflow.text import answer_key, attribute_of, built, called, class_text
+from llm_as_judge.workflow.writing import answer_key, attribute_of, built, called, class_text
 
 _PARTS = plain_yaml(Path(__file__).with_name("shapes.yaml"))
 _DRAFTS: Mapping[str, tuple[str, str]] = _PARTS["drafts"]  # -> attribute and operator

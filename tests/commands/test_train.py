@@ -35,7 +35,7 @@ from llm_as_judge.llm.client import Usage
 from llm_as_judge.rl.warmup import WarmUp
 from llm_as_judge.runlog import EventLog
 from llm_as_judge.types import Question
-from llm_as_judge.workflow.contract import ASKED_HEAD
+from llm_as_judge.workflow.contract import ASKED_PREFILL
 from llm_as_judge.workflow.prompt import Layer1
 
 
@@ -122,7 +122,7 @@ def test_with_a_prefill_a_warm_up_pair_says_what_is_asked_before_it_builds_opera
     question = Question("q", "Ann has 3 pens. She buys 4 more.\nHow many pens\nhas she now?", "math")
     pair = Pairs(config, author)._pair(question, Random(0))
     source = author.prompt(question).prefill + pair.text
-    assert source.startswith(f"{ASKED_HEAD}How many pens has she now?\n        self.")
+    assert source.startswith(f"{ASKED_PREFILL}How many pens has she now?\n        self.")
     assert not linted(source) and source.count("# ") == 1
 
     own = config.workflow.model_copy(update={"prompt": "full"})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from llm_as_judge.policy import attention, tree
 from llm_as_judge.policy.attention import block_mask
-from llm_as_judge.policy.tree import Layout, TreePlan, dense_mask, padded_tokens, plan, stages
+from llm_as_judge.policy.tree import Pattern, TreePlan, dense_mask, padded_tokens, plan, stages
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 PAIRS = st.lists(st.tuples(TOKENS, TOKENS), min_size=1, max_size=8)
@@ -22,7 +22,7 @@ SHARE = st.integers(1, 4)
 Pairs = list[tuple[list[int], list[int]]]
 
 
-def from_pieces(layout: Layout) -> torch.Tensor:
+def from_pieces(layout: Pattern) -> torch.Tensor:
     """[Q, K]: how often the pieces pair a query with a key."""
     seen = torch.zeros(layout.queries, layout.keys, dtype=torch.long)
     for p in layout.pieces:
@@ -31,7 +31,7 @@ def from_pieces(layout: Layout) -> torch.Tensor:
     return seen
 
 
-def check_blocks(layout: Layout, size: int = 4) -> None:
+def check_blocks(layout: Pattern, size: int = 4) -> None:
     """FlexAttention's table of tiles holds every pair of the mask, and calls a tile full only if it is."""
     mask, tiles = dense_mask(layout), block_mask(layout, size)
     assert tiles.full_kv_num_blocks is not None and tiles.full_kv_indices is not None

@@ -13,7 +13,7 @@ from llm_as_judge.config.schema import WorkflowConfig
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.rl.rollout import extract_code
 from llm_as_judge.types import DOMAINS
-from llm_as_judge.workflow.contract import HEAD, RULES, contract, skeleton
+from llm_as_judge.workflow.contract import FENCED_PREFILL, RULES, contract, skeleton
 from llm_as_judge.workflow.lint.codes import CODES
 from llm_as_judge.workflow.prompt import Layer1
 from llm_as_judge.workflow.shapes import Example
@@ -63,7 +63,7 @@ def test_the_contract_names_calls_and_forms_and_a_reply_may_be_begun(run: Run) -
         assert source in contract(operators, 24)
         assert run(source).outcome == "finished", names
     prompt = Layer1(WorkflowConfig(prefill=True))(QUESTION)
-    assert prompt.prefill == HEAD and Layer1(WorkflowConfig())(QUESTION).prefill == ""
+    assert prompt.prefill == FENCED_PREFILL and Layer1(WorkflowConfig())(QUESTION).prefill == ""
     (_, _, rest) = skeleton(OPERATORS).partition("create_llm_instance(llm_config)\n        self.")
     for ending in ("\n```", "\n```\nDone.", ""):
         assert extract_code(rest + ending, prompt.prefill).strip() == skeleton(OPERATORS)

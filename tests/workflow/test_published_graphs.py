@@ -12,7 +12,7 @@ from llm_as_judge.errors import DataError
 from llm_as_judge.operators.catalog import OPERATORS, PUBLISHED
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.source import WorkflowSource, read_workflow
+from llm_as_judge.workflow.user_file import WorkflowSource, read_workflow
 
 TABLES = tables(__file__)
 

@@ -8,7 +8,7 @@ from helpers.workflows import linted, workflow
 
 from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS, Domain
-from llm_as_judge.workflow.contract import CLASS_HEAD
+from llm_as_judge.workflow.contract import PREFILL
 from llm_as_judge.workflow.lint.check import lint
 from llm_as_judge.workflow.recipes import draw, recipes, write
 from llm_as_judge.workflow.shapes import SHAPES
@@ -75,7 +75,7 @@ def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
             plain = write(recipe, domain, rng, varied=0, class_first=True)
             found = lint(source, entry_point=entry_point)
             assert not found.findings, source
-            assert plain.startswith(CLASS_HEAD) and lint(plain).shape == found.shape
+            assert plain.startswith(PREFILL) and lint(plain).shape == found.shape
             seen.add(found.shape)
         assert len(seen) >= 60
     rng = Random(2)
