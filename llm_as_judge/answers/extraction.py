@@ -12,9 +12,9 @@ from itertools import pairwise
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.formulas import parse
 from llm_as_judge.answers.notation import clean, number
-from llm_as_judge.answers.restating import doubtful, restates
+from llm_as_judge.answers.restating import asked, doubtful, restates
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import unit_named
+from llm_as_judge.answers.units import unit_named, units
 from llm_as_judge.answers.values import as_fraction, labelled, read, rounds_to
 from llm_as_judge.types import Kind
 
@@ -228,7 +228,7 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
         return None
     start, end, content = found.pop()
     formal = text[start] in "<#"
-    if formal and (inner := _QA_LEAD.match(content)):
+    if formal and (inner := _QA_LEAD.match(content)) and restates(inner[0], question):
         content = content[inner.end() :].removesuffix(".")
     for first, last, inside in _boxes(content):
         if not content[:first].strip("$ ") and not content[last:].strip("$ ."):
@@ -250,7 +250,7 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
     if re.search(r"[\w{})\]^/+*-]\Z", lead) or not _LEAD_END.search(_MARKUP.sub("", lead)):
         return None  # within a formula or after a sign
     if any(char.isalnum() or char == "=" for char in lead + tail):
-        own = restates(lead, question, tail)
+        own = restates(lead, question, tail) and (not tail or _has_unit(text[start:], question))
     else:
         own = supports(before, question, content) or (formal and _COMPLETE.search(before) is not None)
     if not own or any(_differ(content, other) for _, _, other in found):
@@ -261,7 +261,15 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
 def amount(sentence: str, question: str) -> str | None:
     """Find ``150`` in "Ben has 150 pages left to read.", if the words around the only number are the question's own."""
     found = _AMOUNT.fullmatch(clean(sentence)) if question else None
-    return found[2] if found and (found[1] or found[3]) and restates(found[1], question, found[3]) else None
+    if not found or not (found[1] or found[3]) or not restates(found[1], question, found[3]):
+        return None
+    return found[2] if not found[3] or _has_unit(sentence, question) else None
+
+
+def _has_unit(sentence: str, question: str) -> bool:
+    """Tell whether ``sentence`` has a unit that is asked for, if any is: 25 eggs are not 25 percent of the eggs."""
+    wanted = units(asked(question), wanted=True)
+    return not wanted or not {*wanted}.isdisjoint(units(re.sub(r"(?<=\d)(?=[%A-Za-z])", " ", sentence)))
 
 
 def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:

@@ -217,7 +217,8 @@ def _states(lead: _Words, tail: _Words, clause: _Clause) -> bool:
 
 def unknowns(question: str) -> set[str]:
     """Return the letters that stand alone in a question, as ``x`` in "Find all x with x^2 = 4"."""
-    return set(re.findall(r"(?<![A-Za-z\\'\u2019])[A-Za-z](?![A-Za-z'\u2019])", question[-_LONGEST:])) - {"a", "A", "I"}
+    letter = r"(?i)(?<![a-z\\'\u2019])[a-z](?![a-z'\u2019])(?<!(?-i:[aAI])(?= [a-z]))"
+    return {*re.findall(letter, question[-_LONGEST:])}
 
 
 def _may_equal(name: str, question: str) -> bool:
