@@ -229,9 +229,8 @@ def _fact(reply: str, reference: str, question: str) -> bool:
                 if "not" not in tail or not said[start].endswith(","):
                     return False
                 tail.remove("not")
-            if not lead + tail or not all(any(map(str.isalnum, word)) for word in lead + tail):
-                return False
-            stated = restates(" ".join(lead), question, " ".join(tail))
+            worded = lead + tail and all(any(map(str.isalnum, word)) for word in lead + tail)
+            stated = bool(worded) and restates(" ".join(lead), question, " ".join(tail))
             earlier = shown.removesuffix(sentence)
             return stated and supports(before, question, reference) and not disputed(reference, earlier, question)
     return False
@@ -239,6 +238,9 @@ def _fact(reply: str, reference: str, question: str) -> bool:
 
 def _same_maths(text: str, gold: str, question: str) -> bool:
     plain, wanted = clean(text), read(gold)
+    name, _, value = plain.partition("=")
+    if value and "=" not in gold and question and is_asked(name.strip(), question):
+        plain = value.strip()
     if not plain or (said := _as_asked(read(plain), wanted, question)) is None:
         return False
     if plain != clean(gold):
@@ -247,8 +249,8 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
             said, wanted = (replace(v, brackets="{}") if v.brackets in ("", "&") else v for v in (said, wanted))
         exchanged = ordered and not any(v.name for v in said.items) and not all(map(same, said.items, wanted.items))
         named = any(v.name for v in (said, *said.items)) or not question or _SET_ASKED.search(question)
-        either = re.search(r"\bor\b", plain) and not (named or len(unknowns(question)) == 1)
-        if exchanged or either or (re.search(r"\bor\b", plain) and re.search(r"\band\b", clean(gold))):
+        both = re.search(r"\band\b", clean(gold)) or not (named or len(unknowns(question)) == 1)
+        if exchanged or (both and re.search(r"\bor\b", plain)):
             return False
         if not same(said, wanted, bool(question)) and not _same_in_unit(said, wanted, question):
             return False

@@ -231,4 +231,4 @@ def is_asked(name: str, question: str) -> bool:
     """Tell whether the question asks for ``name`` itself, as for ``a + b`` in "What is a + b?"."""
     name, text = (re.sub(r"[${}\s]|\\[()]", "", clean(part)) for part in (name, asked(question).replace("\n", ". ")))
     start = r"(?:^|\.)(?:what(?:is|are)|find|compute|determine|solvefor)(?:the(?:valueof|measureof)|all)?"
-    return re.search(rf"(?i:{start}){re.escape(name)}(?:[.?,]|\Z|when|if|with|such|in)", text) is not None
+    return re.search(rf"(?i:{start}){re.escape(name)}(?:[.?,:]|\Z|when|if|with|such|in)", text) is not None
