@@ -258,8 +258,7 @@ def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
 
 
 def _hotpotqa(answer: str, question: Question, reference: Reference) -> Scores:
-    golds = reference.answers
-    return dict(zip(("em", "f1"), hotpot_scores(_stated(answer, golds), golds), strict=True))
+    return dict(zip(("em", "f1"), hotpot_scores(_stated(answer, reference.answers), reference.answers), strict=True))
 
 
 _SCORES: Mapping[Metric, Callable[[str, Question, Reference], Scores]] = {
