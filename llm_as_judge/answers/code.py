@@ -32,15 +32,21 @@ _MOST_PARTS, _MOST_STATEMENTS = 60, 200
 _LONGEST_OPEN = 6  # lines of a statement that begin without indentation
 _STATEMENT = re.compile(r"\n(?=[^\s)\]}])(?!(?:else|elif|except|finally)\b)")
 #: Tags, special tokens and backticks at the edges of a line.
-_EDGE = r"(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`)+"
+_EDGE = r"(?:</?\w[^<>\n]*>|<\|[^<>\n]*\|>|`(?:python3? )?)+"
 _EDGES = re.compile(rf"(?m)^{_EDGE}|(?<![>`]){_EDGE}\r?$")
 _PRINTS, _READS = re.compile(r"\b(?:print|stdout)\b"), re.compile(r"\b(?:input|stdin|open)\b")
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: Invisible characters at the start of a line, which Python does not read; its spaces of another kind.
 _INVISIBLE = re.compile(r"(?m)^[ \t]*[\xa0\u200b\u2060\ufeff][ \t\xa0\u200b\u2060\ufeff]*")
 _AS_SPACES = str.maketrans({"\xa0": " ", "\u200b": None, "\u2060": None, "\ufeff": None})
-#: A JSON string, which may be cut off.
-_STRING, _ESCAPED = re.compile(r'(?m)"((?:[^"\\\n]|\\.)*)(?:"|\\?$)'), {"n": "\n", "t": "\t"}
+#: A string of JSON or Python, which may be cut off.
+_STRING, _ESCAPED = re.compile(r"""(?m)(?<!\w)(["'])((?:(?!\1)[^\\\n]|\\.)*)(?:\1|\\?$)"""), {"n": "\n", "t": "\t"}
+#: What stands before the lines of a session or quotation, of a numbered listing, of a changed file; its removed lines.
+_PREFIXES = (
+    r"(?m)^(?:>>>|\.\.\.|>) ?",
+    r"(?m)^ *(?:\d+(?: ?[.:|)])?|In \[\d+\]:|\.\.\.:) ?",
+    r"(?m)^(?:(?:-|@@|\+\+\+).*\n|[+ ])",
+)
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 #: A block in another language, whose last line would look like an opening one.
@@ -54,8 +60,7 @@ def blocks(text: str) -> list[str]:
 
 def last_block(text: str) -> str:
     """Return the source of a reply: the last fenced block, closed or not, else the text itself."""
-    found = blocks(text)
-    return found[-1] if found else text.strip("\r\n").rstrip()
+    return (blocks(text) or [text.strip("\r\n").rstrip()])[-1]
 
 
 def is_name(text: str) -> bool:
@@ -79,14 +84,14 @@ def defining_block(text: str, name: str, prompt: str = "") -> str:
     interactive session, HTML or a JSON string, or the function that begins in ``prompt`` and ends in the reply; else
     the last block or the text.
     """
-    text = _INVISIBLE.sub(lambda found: found.group().translate(_AS_SPACES), text.replace("\r\n", "\n"))
+    text = _INVISIBLE.sub(lambda found: found.group().translate(_AS_SPACES), re.sub("\r\n?", "\n", text))
     fenced = blocks(text)
     given = ([block for block in fenced if defines(block, name)] or fenced or [text.strip("\r\n").rstrip()])[-1]
     if len(text) + len(prompt) > _LONGEST_COMPARED:
         return given
-    unescaped = html.unescape(re.sub(r"(?m)^(?:>>>|\.\.\.|>) ?", "", text)).translate(_AS_SPACES)
-    strings = "\n\n".join(lines for lines in _STRING.findall(text) if "\\n" in lines)
-    said = dict.fromkeys((text, unescaped, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
+    bare = (html.unescape(re.sub(prefix, "", text)).translate(_AS_SPACES) for prefix in _PREFIXES)
+    strings = "\n\n".join(lines for _, lines in _STRING.findall(text) if "\\n" in lines) or text
+    said = dict.fromkeys((text, *bare, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
     chosen = next(filter(None, (_chosen(parts, name) for each in said for parts in _parts(each))), "")
     if not chosen and prompt and not _chosen(_runs(prompt), name):
         moved = indent(given, "    ") if parses(given) else f"    {_STATEMENT.split(given, maxsplit=1)[0]}"

@@ -225,13 +225,12 @@ def _fact(reply: str, reference: str, question: str) -> bool:
             lead, tail = said[:start], said[start + length :]
             if lead[-1:] == ["of"] and not re.search(r"\bof(?: (?:what|which)\b|\W*\Z)", question):
                 return False
-            if reference.strip().casefold() == "no" and "not" in tail:
+            if reference.strip().casefold() == "no":
+                if "not" not in tail or not said[start].endswith(","):
+                    return False
                 tail.remove("not")
-            elif reference.strip().casefold() == "no":
-                return False
-            if not lead + tail or not all(any(map(str.isalnum, word)) for word in lead + tail):
-                return False
-            stated = restates(" ".join(lead), question, " ".join(tail))
+            worded = lead + tail and all(any(map(str.isalnum, word)) for word in lead + tail)
+            stated = bool(worded) and restates(" ".join(lead), question, " ".join(tail))
             earlier = shown.removesuffix(sentence)
             return stated and supports(before, question, reference) and not disputed(reference, earlier, question)
     return False
@@ -239,6 +238,9 @@ def _fact(reply: str, reference: str, question: str) -> bool:
 
 def _same_maths(text: str, gold: str, question: str) -> bool:
     plain, wanted = clean(text), read(gold)
+    name, _, value = plain.partition("=")
+    if value and "=" not in gold and question and is_asked(name.strip(), question):
+        plain = value.strip()
     if not plain or (said := _as_asked(read(plain), wanted, question)) is None:
         return False
     if plain != clean(gold):
@@ -246,7 +248,9 @@ def _same_maths(text: str, gold: str, question: str) -> bool:
         if question and _SET_ASKED.search(question) and not ordered:
             said, wanted = (replace(v, brackets="{}") if v.brackets in ("", "&") else v for v in (said, wanted))
         exchanged = ordered and not any(v.name for v in said.items) and not all(map(same, said.items, wanted.items))
-        if exchanged or (re.search(r"\bor\b", plain) and re.search(r"\band\b", clean(gold))):
+        named = any(v.name for v in (said, *said.items)) or not question or _SET_ASKED.search(question)
+        both = re.search(r"\band\b", clean(gold)) or not (named or len(unknowns(question)) == 1)
+        if exchanged or (both and re.search(r"\bor\b", plain)):
             return False
         if not same(said, wanted, bool(question)) and not _same_in_unit(said, wanted, question):
             return False
@@ -291,9 +295,8 @@ def _same_in_unit(said: Value | None, gold: Value | None, question: str) -> bool
 
 def _copied(answer: str, gold: str, question: str) -> bool:
     """Tell whether an answer in other signs than the reference's stands in the question."""
-    shown = answer.rpartition("=")[2].strip()
-    bare, _ = split_unit(shown) or (shown, None)
-    return tight(bare) in tight(clean(question[-LONGEST_REPLY:])) and form_of(shown) != form_of(gold)
+    bare, wanted = ((split_unit(text) or (text, None))[0] for text in (answer.rpartition("=")[2].strip(), clean(gold)))
+    return tight(bare) in tight(clean(question[-LONGEST_REPLY:])) and form_of(bare) != form_of(wanted)
 
 
 def _other_unit(said: Value | None, gold: Value | None, question: str) -> bool:

@@ -12,9 +12,9 @@ from itertools import pairwise
 from llm_as_judge.answers.code import last_block
 from llm_as_judge.answers.formulas import parse
 from llm_as_judge.answers.notation import clean, number
-from llm_as_judge.answers.restating import doubtful, restates
+from llm_as_judge.answers.restating import asked, doubtful, restates
 from llm_as_judge.answers.sameness import same
-from llm_as_judge.answers.units import unit_named
+from llm_as_judge.answers.units import unit_named, units
 from llm_as_judge.answers.values import as_fraction, labelled, read, rounds_to
 from llm_as_judge.types import Kind
 
@@ -42,7 +42,7 @@ _CLOSING = re.compile(
 )
 _PUNCTUATION = re.compile(r"(?:[\s.,;*`$\"'\u201d\u2019)\]}]|\\[)\]]|\\end\{\w+\*?\}|</answer>)*\Z")
 _SENTENCE_END = re.compile(
-    r"(?:(?<!\b[A-Z])\.|\?|(?<!\d)!)(?:[\"')*\]$]|\\[)\]])*\s+|。\s*|(?<![,:：\s\[(*])\**\s*\n\s*"
+    r"(?:(?<!\b[A-Z])\.|\?|(?<!\d)!(?! ?=))(?:[\"')*\]$]|\\[)\]])*\s+|。\s*|(?<![,:：\s\[(*])\**\s*\n\s*"
     r"|(?<![A-Za-z,:\s])\s(?=(?:Final Answer|Therefore|Thus|Hence)\b)"
 )
 _NUMBERING = re.compile(r"^[^\w\n]{0,3}\d{1,2}[.)] (?=\S)", re.MULTILINE)  # of a list's items
@@ -228,7 +228,7 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
         return None
     start, end, content = found.pop()
     formal = text[start] in "<#"
-    if formal and (inner := _QA_LEAD.match(content)):
+    if formal and (inner := _QA_LEAD.match(content)) and restates(inner[0], question):
         content = content[inner.end() :].removesuffix(".")
     for first, last, inside in _boxes(content):
         if not content[:first].strip("$ ") and not content[last:].strip("$ ."):
@@ -250,7 +250,7 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
     if re.search(r"[\w{})\]^/+*-]\Z", lead) or not _LEAD_END.search(_MARKUP.sub("", lead)):
         return None  # within a formula or after a sign
     if any(char.isalnum() or char == "=" for char in lead + tail):
-        own = restates(lead, question, tail)
+        own = restates(lead, question, tail) and _has_unit(tail and text[start:], question)
     else:
         own = supports(before, question, content) or (formal and _COMPLETE.search(before) is not None)
     if not own or any(_differ(content, other) for _, _, other in found):
@@ -261,7 +261,14 @@ def _marked(text: str, question: str) -> tuple[str, int] | None:
 def amount(sentence: str, question: str) -> str | None:
     """Find ``150`` in "Ben has 150 pages left to read.", if the words around the only number are the question's own."""
     found = _AMOUNT.fullmatch(clean(sentence)) if question else None
-    return found[2] if found and (found[1] or found[3]) and restates(found[1], question, found[3]) else None
+    told = found and (found[1] or found[3]) and restates(found[1], question, found[3])
+    return found[2] if found and told and _has_unit(found[3] and sentence, question) else None
+
+
+def _has_unit(sentence: str, question: str) -> bool:
+    """Tell whether a sentence, if any, has a unit that is asked for: 25 eggs are not 25 percent of the eggs."""
+    wanted = units(asked(question), wanted=True) if sentence else ()
+    return not wanted or not {*wanted}.isdisjoint(units(re.sub(r"(?<=\d)(?=[%A-Za-z])", " ", sentence)))
 
 
 def _sentence(text: str, domain: Kind, question: str) -> tuple[str, int] | None:
@@ -300,7 +307,7 @@ def chosen_option(reply: str, question: str = "") -> str:
     before, last = closing_sentence(text)
     chosen, bare = _letter_stated(last, options)
     formal = re.match(r"\W*<answer>|####", last) and _COMPLETE.search(before)
-    if bare and not formal and not supports(before, "", chosen, options.get(chosen, "")):
+    if bare and not formal and not supports(before, question, chosen, options.get(chosen, "")):
         return ""
     others = {_letter_stated(sentence, options)[0] for sentence in _SENTENCE_END.split(text[: -len(last)])}
     return chosen if others <= {"", chosen} else ""

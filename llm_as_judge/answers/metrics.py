@@ -129,9 +129,7 @@ def _math(answer: str, question: Question, reference: Reference) -> Scores:
 
 
 def _choice(answer: str, question: Question, reference: Reference) -> Scores:
-    right = next(filter(None, map(letter, reference.answers)), "")
-    chosen = chosen_letter(answer, question.text)
-    return {"accuracy": float(bool(chosen) and chosen == right)}
+    return {"accuracy": float(chosen_letter(answer, question.text) in {*map(letter, reference.answers)} - {""})}
 
 
 @cache
@@ -260,8 +258,7 @@ def _squad2(answer: str, question: Question, reference: Reference) -> Scores:
 
 
 def _hotpotqa(answer: str, question: Question, reference: Reference) -> Scores:
-    em, f1 = hotpot_scores(_stated(answer, reference.answers), reference.answers)
-    return {"em": em, "f1": f1}
+    return dict(zip(("em", "f1"), hotpot_scores(_stated(answer, reference.answers), reference.answers), strict=True))
 
 
 _SCORES: Mapping[Metric, Callable[[str, Question, Reference], Scores]] = {

@@ -116,7 +116,8 @@ def refused(readings: Sequence[str], references: Sequence[str], question: str = 
     """
     kinds = {text: kind for text in readings if (kind := non_answer(text))}
     found = next(iter(kinds.values()), None)
-    if found is None or any(_kind_of_reference(reference) == found for reference in references):
+    polar = found == "verdict" and not _POLAR.isdisjoint(word for each in references for word in _words(each)[:1])
+    if found is None or polar or found in map(non_answer, references):
         return None
     words = {word for text in kinds for word in _words(text)} - _FILLERS
     option = any(re.search(rf"(?<!\w){word.upper()}[).:]", question) for word in words if word in tuple("abcdefghij"))
@@ -125,8 +126,3 @@ def refused(readings: Sequence[str], references: Sequence[str], question: str = 
 
 def _words(text: str) -> list[str]:
     return re.findall(r"[^\W\d_]+", clean(text[:_LONGEST]).casefold())
-
-
-def _kind_of_reference(reference: str) -> NonAnswer | None:
-    first = reference.split(maxsplit=1)[:1]
-    return non_answer(reference) or ("verdict" if first and first[0].strip(EDGES).lower() in _POLAR else None)

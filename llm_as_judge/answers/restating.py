@@ -217,7 +217,8 @@ def _states(lead: _Words, tail: _Words, clause: _Clause) -> bool:
 
 def unknowns(question: str) -> set[str]:
     """Return the letters that stand alone in a question, as ``x`` in "Find all x with x^2 = 4"."""
-    return set(re.findall(r"(?<![A-Za-z\\'\u2019])[A-Za-z](?![A-Za-z'\u2019])", question[-_LONGEST:])) - {"a", "A", "I"}
+    letter = r"(?i)(?<![a-z\\'\u2019])[a-z](?![a-z'\u2019])(?<!(?-i:[aAI])(?= [a-z]))"
+    return {*re.findall(letter, question[-_LONGEST:])}
 
 
 def _may_equal(name: str, question: str) -> bool:
@@ -230,4 +231,4 @@ def is_asked(name: str, question: str) -> bool:
     """Tell whether the question asks for ``name`` itself, as for ``a + b`` in "What is a + b?"."""
     name, text = (re.sub(r"[${}\s]|\\[()]", "", clean(part)) for part in (name, asked(question).replace("\n", ". ")))
     start = r"(?:^|\.)(?:what(?:is|are)|find|compute|determine|solvefor)(?:the(?:valueof|measureof)|all)?"
-    return re.search(rf"(?i:{start}){re.escape(name)}(?:[.?,]|\Z|when|if|with|such|in)", text) is not None
+    return re.search(rf"(?i:{start}){re.escape(name)}(?:[.?,:]|\Z|when|if|with|such|in)", text) is not None

@@ -32,7 +32,8 @@ _UNORDERED = ({"{}"}, {"{}", "±"}, {"±"}, {"∪"}, {"&", "±"}, {"&", "{}"}, {
 def same(a: Value, b: Value, in_form: bool = False) -> bool:
     if a.relation or b.relation:
         return _same_relation(a, b, in_form)
-    if a.name and b.name and not _same_name(a.name, b.name):
+    names = {a.name, b.name} - {""}
+    if len(names) > 1 and not ("y" in names and any(map(_OF_X.fullmatch, names))):
         return False
     if a.items or b.items:
         return bool(a.items and b.items) and _same_items(a, b, in_form)
@@ -61,10 +62,6 @@ def form_of(text: str) -> tuple[object, ...]:
     if re.search(r"/|\\frac", plain):
         return ("fraction", *re.findall(r"\d+", plain))
     return "repeating" if "\\" in plain else "plain" if re.search(r"\d", plain) else "words", percent
-
-
-def _same_name(a: str, b: str) -> bool:
-    return a == b or (a == "y" and bool(_OF_X.fullmatch(b))) or (b == "y" and bool(_OF_X.fullmatch(a)))
 
 
 def _same_amount(a: Value, b: Value) -> bool:

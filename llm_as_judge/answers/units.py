@@ -96,7 +96,7 @@ _COUNT = re.compile(r"how many|\bin [a-z]+s\b", re.IGNORECASE)  # in rupees
 def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
     """Find the units in ``text``; with ``wanted`` without those of an amount, as in "3 km" and "an hour"."""
     found = []
-    text = re.sub(r"\$(?:[^\d\s$][^$]*|\d+[^\s\d.,$][^$\s]*)\$", " ", text)  # a formula
+    text = re.sub(r"\$(?:[^\d\s$][^$]*|\d+[^\s\d.,$][^$\s]*)\$|percentage points?", " ", text)  # a formula
     for before, name, after in _UNIT.findall(text):
         amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
         if unit := None if wanted and amount else unit_named(name):

@@ -79,15 +79,8 @@ def read(text: str) -> Value:
         plain = plain.replace(" to ", ":")
     if _ALL_REAL.fullmatch(plain):
         plain = "(-\\infty,\\infty)"
-    return (
-        _quantity(plain)
-        or labelled(plain)
-        or _bracketed(plain)
-        or _listed(plain)
-        or _related(plain)
-        or _formula(plain)
-        or Value(tight(plain))
-    )
+    kinds = (_quantity, labelled, _bracketed, _listed, _related, _formula)
+    return next(filter(None, (kind(plain) for kind in kinds)), Value(tight(plain)))
 
 
 def quantity(text: str) -> Value | None:
@@ -249,7 +242,9 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
     for middle in middles:
         if middle is None or not any(algebra.equal(middle, value) for value in values):
             return None
-    if _NAME.fullmatch(sides[0]) and not (last.name or last.relation or _uses(last, sides[0], first)):
+    own = {sides[0][:1]} | (set() if first is None else symbols(first))  # f(x) = f + 1, x = 2x
+    used = last.tree is not None and not own.isdisjoint(symbols(last.tree))
+    if _NAME.fullmatch(sides[0]) and not (last.name or last.relation or used):
         return _named(tight(sides[0]), last)
     tree = last.bare or parse(sides[-1])
     if first is None or tree is None:
@@ -257,12 +252,6 @@ def _equated(plain: str, sides: list[str]) -> Value | None:
     if len(sides) == 2 and (symbols(first) or symbols(tree)) and not algebra.equal(first, tree):
         return Value(tight(plain), relation=("=", first, tree))
     return last if any(algebra.equal(first, value) for value in values or [tree]) else None
-
-
-def _uses(value: Value, name: str, formula: Tree | None) -> bool:
-    """Tell whether the formula of ``value`` has the letter that is named: ``f(x) = f + 1``, ``x = 2x``."""
-    own = {name[:1]} | (symbols(formula) if formula is not None else set())
-    return value.tree is not None and bool(own & symbols(value.tree))
 
 
 def _named(name: str, value: Value) -> Value:

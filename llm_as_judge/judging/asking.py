@@ -8,6 +8,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, TypeVar
 
 from llm_as_judge.config.endpoints import JudgeConfig
@@ -23,6 +24,8 @@ _MOST_UNREADABLE = 5  # replies to a JSON schema, after which none is sent
 _RETRY_TEMPERATURE = 0.3
 #: Failures that a text may cause; others are the endpoint's own.
 _DUE_TO_TEXTS = ("filter", "empty", "timeout", "server")
+#: How often that must be seen of what an overloaded server may do by chance; numbers of control requests.
+_CHECKS, _CONTROLS = {"server": 8, "timeout": 2}, count()
 _THOUGHT, _THINKING = (re.compile(rf"[<\[]{end}think(?:ing)?[>\]]", re.IGNORECASE) for end in ("/", ""))
 #: Finish reasons of a reply that the model has ended itself, as servers name them.
 STOPPED = re.compile(r"stop|eos|end_turn|\bcomplete", re.IGNORECASE)
@@ -79,34 +82,39 @@ class Asking:
 
 async def fitting(
     ask: Callable[[int], Awaitable[tuple[T | None, str]]], size: int, lengths: Sequence[int],
-    control: Callable[[], Awaitable[tuple[object, str]]],
+    control: Callable[[int], Awaitable[tuple[object, str]]],
 ) -> tuple[T | bool | None, str]:  # fmt: skip
     """Find what ``ask`` makes of texts of ``size``, cut to the first of ``lengths`` at which the model replies.
 
-    If it is refused, withheld, late or an error at any length, before and after ``control`` without those
-    texts is answered, they are at fault: False. None, and why, for no verdict or no reply.
+    If it is refused, withheld, late or an error at any length, before and after ``control`` without those texts is
+    answered, they are at fault: False; what an overloaded server may do by chance must happen several times. None, and
+    why, for no verdict or no reply. ``control`` gets a number that makes it a request which no cache answers.
     """
-    why, refused = "", False
+
+    async def tried(longest: int) -> tuple[T | None, str, str]:
+        try:
+            return *await ask(longest), ""
+        except ProviderError as error:
+            if not isinstance(error, PromptRefused) and error.cause not in _DUE_TO_TEXTS:
+                raise
+            return None, f"the judge refuses this answer: {error}", error.cause
+
+    why = cause = ""
     try:
         for longest in lengths:
-            if why and size <= longest:
-                continue
-            try:
-                (found, why), refused = await ask(longest), False
-            except ProviderError as error:
-                if not isinstance(error, PromptRefused) and error.cause not in _DUE_TO_TEXTS:
-                    raise
-                found, why, refused = None, f"the judge refuses this answer: {error}", True
+            if not why or size > longest:
+                found, why, cause = await tried(longest)
+                if found is not None:
+                    return found, why
+        for _ in range(_CHECKS.get(cause, 1)):
+            if not cause or (await control(next(_CONTROLS)))[0] is None:
+                return None, why
+            found, why, cause = await tried(lengths[-1])
             if found is not None:
                 return found, why
-        if not refused or (await control())[0] is None:
-            return None, why
     except ProviderError as error:
-        return None, why if refused else f"judge unreachable: {error}"
-    try:
-        return await ask(lengths[-1])
-    except ProviderError:
-        return False, why
+        return None, why if cause else f"judge unreachable: {error}"
+    return (False if cause else None), why
 
 
 def schema_of(name: str, **properties: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ are one answer given to every problem.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -217,12 +218,6 @@ async def agreement(judge: Judge, groups: Sequence[Group]) -> Counts:
 
 
 def count(kind: str, labels: Sequence[bool], verdicts: Sequence[bool | None]) -> Counts:
-    pairs = list(zip(labels, verdicts, strict=True))
-    return Counts(
-        kind,
-        true_accepts=pairs.count((True, True)),
-        true_rejects=pairs.count((False, False)),
-        false_accepts=pairs.count((False, True)),
-        false_rejects=pairs.count((True, False)),
-        abstained=sum(said is None for _, said in pairs),
-    )
+    n = Counter(zip(labels, verdicts, strict=True))
+    abstained = n[True, None] + n[False, None]
+    return Counts(kind, n[True, True], n[False, False], n[False, True], n[True, False], abstained)

@@ -107,8 +107,8 @@ class _Grader:
             assert self._llm is not None
             return await self._asking.verdict(self._llm, heard, _SYSTEM, (prompt, prompt), _RETRY, schema, one)
 
-        others = ["-" * (place + 1) for place in range(size)]
-        return await fitting(ask, size * max(map(len, candidates)), LENGTHS, lambda: ask(LENGTHS[-1], others))
+        longest = size * max(map(len, candidates))
+        return await fitting(ask, longest, LENGTHS, lambda number: ask(LENGTHS[-1], [f"-{number}"] * size))
 
     def _verdict(self, tier: Tier, score: float | None, said: str, heard: Sequence[Exchange] = ()) -> Verdict:
         return Verdict(None if score is None else score >= self._right_at, tier, said, tuple(heard), score=score)

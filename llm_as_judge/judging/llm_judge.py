@@ -125,11 +125,11 @@ class LLMJudge:
             verdict = await (self._decide if cut_off is None else self._compared)(known)
             return None if verdict.correct is None else (verdict, known), verdict.reason
 
-        async def control() -> tuple[bool | None, str]:
+        async def control(number: int) -> tuple[bool | None, str]:
             if compares:
-                return (await self._decide(replace(case, candidate="-"))).correct, ""
+                return (await self._decide(replace(case, candidate=f"-{number}"))).correct, ""
             if self._extracts:
-                await self._extracted(replace(case, candidate=prompts.CONTROL))
+                await self._extracted(replace(case, candidate=f"{number}. {prompts.CONTROL}"))
             return self._extracts, ""
 
         found, why = await fitting(ask, len(case.candidate), (prompts.LONGEST_FIELD, *_SHORTER), control)

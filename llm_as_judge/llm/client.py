@@ -46,6 +46,9 @@ _OPTIONAL = ("top_p", "temperature", "seed", "reasoning_effort")
 _API_DEFAULTS = {"top_p": 1.0, "temperature": 1.0}
 #: Causes of failures that another attempt may mend.
 _TEMPORARY: tuple[Cause, ...] = ("connection", "timeout", "overload", "server", "reply", "empty")
+#: Finish reasons of a reply that the model or a limit has ended, and of one that a filter withholds.
+_ENDED = re.compile(r"stop|eos|end_turn|complete|finish|done|normal|length|limit|token|tool|function", re.IGNORECASE)
+_WITHHELD = re.compile(r"filter|safety|sensitive|refus", re.IGNORECASE)
 EMPTY_CURE = "no text arrives: check the server's chat template and reasoning parser, or raise max_tokens"
 
 
@@ -316,11 +319,12 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
                 _tokens(usage.get(f"{name}_tokens") or usage.get(f"{other}_tokens"))
                 for name, other in (("prompt", "input"), ("completion", "output"))
             )
-            withheld = finish == "content_filter" or (not content and message.get("refusal"))
+            withheld = bool(_WITHHELD.search(finish)) or (not content and message.get("refusal"))
+            failed = body.get("error") or choice.get("error") or not _ENDED.search(finish)
         except (KeyError, IndexError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise Failure("no chat completion in the reply") from error
-        if withheld:
-            raise Failure(f"the reply was withheld (finish_reason {finish})", "filter")
+        if withheld or failed:
+            raise Failure(f"the reply was not completed (finish_reason {finish})", "filter" if withheld else "server")
         # A model may choose to say nothing, and then writes only its end-of-text token.
         silent = not reasoning and completion and completion <= len(content) + 1
         if not content.strip() and finish != "length" and not silent:

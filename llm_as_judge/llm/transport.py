@@ -211,13 +211,11 @@ def _asked(retry_after: str, timeout_s: float) -> float | None:
 
     Not more than a request may take.
     """
+    dated = re.search("[A-Za-z]", retry_after)
     try:
-        seconds = float(retry_after)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(retry_after).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return None
+        seconds = parsedate_to_datetime(retry_after).timestamp() - time.time() if dated else float(retry_after)
+    except (ValueError, OverflowError):
+        return None
     return min(min(seconds, _LONGEST_RETRY_AFTER_S) * random.uniform(1, 2), timeout_s) if seconds > 0 else None
 
 

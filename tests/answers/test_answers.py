@@ -111,9 +111,7 @@ def fenced(code: str, language: str = "python") -> str:
 REPLIES = (
     (f"{fenced(F)}\nUsage:\n{fenced(USE)}", F), (f"{fenced(F)}\nOutput:\n{fenced('4', '')}", F),
     (f"{fenced(DRAFT)}\nBetter:\n{fenced(F)}\nTry it:\n{fenced('assert f(1) == 1')}", F),
-    (fenced(F.replace("def", ">>> def").replace("    ", "...     ")), F),
     (f"{fenced(F)}\nIn a shell:\n{fenced('>>> def f(x): pass', 'pycon')}", F), (f"~~~py\n{F}\n~~~\n~~~\n4\n~~~", F),
-    ("1. So:\n\n   ```python\n   def f(x):\n       return x * x\n   ```\n", F),
     (f"{fenced('import math')}\nNever used:\n{fenced('y = 1')}\n{fenced(F.replace('x * x', 'math.pi'))}",
      "import math\n\n" + F.replace("x * x", "math.pi")),
     (f"Calls h:\n{fenced(F.replace('x * x', 'h(x)'))}\nwith\n{fenced(HELPER)}",
@@ -160,6 +158,7 @@ PROGRAMS = (
 
 def test_the_block_that_defines_the_function_is_judged_with_what_it_uses() -> None:
     told = [(reply, "f", code, "" if reply == fenced(USE) else PROMPT) for reply, code in REPLIES]
+    told += [(reply, "f", F, "") for reply in TABLES["listed"]]
     for parts, code in PROGRAMS:
         told.append(("\nthen\n".join(map(fenced, parts)) if len(parts) > 1 else parts[0], PROGRAM, code, ""))
     assert not [(reply, s) for reply, name, code, asked in told if (s := defining_block(reply, name, asked)) != code]

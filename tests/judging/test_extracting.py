@@ -79,10 +79,7 @@ async def test_an_acceptance_is_not_believed_if_the_judge_is_down_when_it_is_che
     assert len(verdict.exchanges) == 1
 
 
-@pytest.mark.parametrize(
-    ("candidate", "copy", "correct"),
-    TABLES["numbers"],
-)  # fmt: skip
+@pytest.mark.parametrize(("candidate", "copy", "correct"), TABLES["numbers"])
 async def test_numbers_are_compared_by_the_host(candidate: str, copy: str, correct: bool) -> None:
     model = Gullible({candidate[:20]: copy}, believes=("",))
     decision = await decide(model, candidate, "37", question=SEEDS)
@@ -104,6 +101,13 @@ async def test_a_copy_that_is_not_in_the_reply_is_asked_for_again_and_then_refus
     ):  # fmt: skip
         model = ScriptedModel(["87", *failing, control, *failing])
         assert (await decide(model, said, "owl")).correct is correct, "only if a control is copied"
+    down = [ProviderError("HTTP 503", "server"), DECOY]
+    for script, correct in ((down * 8 + down[:1], False), ([*down * 5, "owl", TRUE, FALSE], True),
+                            ([*down, ProviderError("gone", "connection")], None)):  # fmt: skip
+        model = ScriptedModel(["87", *script])
+        assert (await decide(model, said, "owl")).correct is correct, "an overloaded server is not the answer's fault"
+        controls = [request["prompt"] for request in model.asked if f"{DECOY}." in request["prompt"]]
+        assert len({*controls}) == len(controls), "no cache answers a control"
 
 
 async def test_a_judge_that_cannot_copy_is_asked_about_the_whole_reply() -> None:
