@@ -98,8 +98,8 @@ def units(text: str, *, wanted: bool = False) -> tuple[Unit, ...]:
     found = []
     text = re.sub(r"\$(?:[^\d\s$][^$]*|\d+[^\s\d.,$][^$\s]*)\$|percentage points?", " ", text)  # a formula
     for before, name, after in _UNIT.findall(text):
-        amount = after or before.casefold() in _ONE or number(before.strip(",.")) is not None
-        if unit := None if wanted and amount else unit_named(name):
+        one = before.casefold() in _ONE and "percent" not in name  # 3/8 as a percent
+        if unit := None if wanted and (after or one or number(before.strip(",.")) is not None) else unit_named(name):
             found.append(unit)
     return tuple(found)
 
