@@ -107,14 +107,14 @@ class AdapterOptions:
         int | None, typer.Option(min=0, metavar="N", help="Times that the policy may rewrite a failed workflow.")
     ] = None
 
-    def choose(self, settings: "Config") -> Path | None:
+    def choose(self, settings: "Config", *, needed: bool = False) -> Path | None:
         """Choose the adapter's folder, if any. Raises ``ConfigError`` for both options or a folder without one."""
-        from llm_as_judge.assembly.policy import newest_checkpoint
+        from llm_as_judge.assembly.policy import newest_adapter
 
         if self.untrained and self.checkpoint:
             raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
         if self.untrained or not self.checkpoint:
-            return None if self.untrained else newest_checkpoint(settings)
+            return None if self.untrained else newest_adapter(settings, needed=needed)
         if not (self.checkpoint / "adapter_config.json").is_file():
             inside = sorted(path.parent for path in self.checkpoint.glob("**/adapter_config.json"))
             hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""

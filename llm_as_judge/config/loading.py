@@ -40,9 +40,15 @@ def load_config(
     folder = path.parent if path else None
     env = environment(Path.cwd())
     settings = _flatten(read_yaml(path)) if path else {}
-    top = dict(map(_override, overrides))
-    flags = {name: value for name, value in (extra or {}).items() if value is not None}
-    top |= {_leaf(name, "command line"): Setting(value, "command line") for name, value in flags.items()}
+    given = [(f"--set {item}", *_override(item)) for item in overrides]
+    for name, value in (extra or {}).items():
+        if value is not None:
+            given.append((f"the option for {name}, {value}", _leaf(name, "option"), Setting(value, "command line")))
+    words = dict[str, str]()
+    for word, name, _ in given if extra is not None else ():
+        if words.setdefault(name, word) != word:
+            raise ConfigError(f"{name} is given twice: {words[name]} and {word}; leave one out")
+    top = {name: setting for _, name, setting in given}
 
     named = top.get("model.model_name") or settings.get("model.model_name")
     model_name = str(named.typed(True, env)) if named else Config().model.model_name
@@ -71,7 +77,7 @@ def load_config(
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(explain(error, str(path or "defaults"), settings)) from None
-    config._base_model = base_model
+    config._base_model, config._given = base_model, frozenset(top)
     return config
 
 

@@ -286,6 +286,8 @@ class Config(Strict):
 
     #: Entry of ``models.yaml`` for ``model.model_name``.
     _base_model: BaseModelEntry | None = PrivateAttr(None)
+    #: Full names of the settings that the command line gave.
+    _given: frozenset[str] = PrivateAttr(frozenset())
 
     @property
     def base_model(self) -> BaseModelEntry:
