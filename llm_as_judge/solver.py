@@ -136,10 +136,8 @@ class Solver:
         it. With ``fallback`` the executor answers directly if the workflow fails. Raises ``ConfigError``,
         ``DataError`` for a problem that is empty or too long, ``InfrastructureError`` if the executor fails.
         """
-        like = self.config.data.like(domain)
-        if not problem.strip():
-            raise DataError("the problem is empty; give its text")
-        question = Question("program", problem, domain, context, entry_point, tuple(public_tests), like=like)
+        more: dict[str, Any] = {"context": context, "public_tests": tuple(public_tests)}
+        question = self.config.data.question("program", problem, domain, entry_point, **more)
         return await self.answer(question, draw, fallback=fallback)
 
     async def answer(

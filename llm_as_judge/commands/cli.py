@@ -17,12 +17,10 @@ import typer
 from llm_as_judge.answers.code import is_name
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.files import json_text
-from llm_as_judge.types import Question
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_as_judge.config.data import DataConfig
     from llm_as_judge.config.schema import Config
 
 
@@ -261,10 +259,3 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
         rows = list(flat(result))
         width = max(len(name) for name, _ in rows)
         echo("\n".join(f"{name:{width}}  {value}" for name, value in rows))
-
-
-def make_question(text: str, domain: str, data: "DataConfig", entry_point: str | None = None) -> Question:
-    """Make the question that the user typed. Raises ``ConfigError`` for an unknown domain or an empty text."""
-    if not text.strip():
-        raise ConfigError("the problem is empty; give its text or --file FILE")
-    return Question("cli", text, domain, entry_point=entry_point, like=data.like(domain))

@@ -57,7 +57,7 @@ def run(
     from llm_as_judge.assembly.services import open_services
 
     settings, workflow = options.load(), read_workflow(path)
-    question = cli.make_question(problem, "code" if entry_point else domain, settings.data, entry_point)
+    question = settings.data.question("cli", problem, "code" if entry_point else domain, entry_point)
 
     async def execute() -> Execution:
         async with open_services(settings, judging=False) as services:
