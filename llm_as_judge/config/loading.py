@@ -127,7 +127,8 @@ def _leaf(name: str, origin: str) -> str:
         raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
     leaves = {full.partition(".")[2]: full for full in LEAVES}
     full = nearest(name, LEAVES) or leaves.get(nearest(name, leaves) or "")
-    hint = f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}"
+    listed = f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md names removed settings"
+    hint = f"did you mean {full}?" if full else listed
     raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 
 
