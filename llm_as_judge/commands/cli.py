@@ -16,7 +16,7 @@ import typer
 
 from llm_as_judge.answers.code import is_name
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.files import json_text
+from llm_as_judge.files import json_text, read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -230,8 +230,15 @@ def show_caveat(console: "Console", config: "Config") -> None:
 
 
 def policy_name(checkpoint: Path | None, config: "Config") -> str:
-    none = f"policy untrained: no checkpoint of the run {config.base_model.key}/{config.output.run_name} is used"
-    return f"policy with the adapter {checkpoint}" if checkpoint else none
+    """Name the policy in use, and settings that give way to an adapter's own."""
+    from llm_as_judge.policy.model import lora_shape
+
+    if checkpoint is None:
+        return f"policy untrained: no checkpoint of the run {config.base_model.key}/{config.output.run_name} is used"
+    model = {k: sorted(v) if isinstance(v, tuple) else v for k, v in config.model}
+    shape = lora_shape(read_json(checkpoint / "adapter_config.json")).items()
+    own = ", ".join(f"{name}={value}" for name, value in shape if model[name] not in ("all-linear", value))
+    return f"policy with the adapter {checkpoint}" + (f" and its own {own}, not the configured one" if own else "")
 
 
 def print_json(data: Any) -> None:

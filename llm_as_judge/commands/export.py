@@ -195,6 +195,7 @@ def export(
         cli.print_json(result)
         return
     console = cli.make_console(as_json)
+    cli.show(console, cli.policy_name(chosen, settings))
     cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
     if result.note:
         cli.show(console, result.note)
