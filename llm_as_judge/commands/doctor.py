@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError, LLMAsJudgeError, SandboxFault, refusing
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault, refusing
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -193,11 +193,7 @@ def _model(settings: "Config") -> str:
 def _data(settings: "Config") -> str:
     from llm_as_judge.assembly.problems import open_problems
 
-    try:
-        problems = open_problems(settings)
-    except DataError as error:
-        cure = "make it with llm-as-judge data download and data process, or name your own file in data.train_dataset"
-        raise DataError(f"{error}; {cure}") from error
+    problems = open_problems(settings)
     return f"{settings.data.train_dataset}: readable; {len(problems.heldout)} held-out problems"
 
 

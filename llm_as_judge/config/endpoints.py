@@ -14,7 +14,7 @@ LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_eff
 class ServerConfig(Strict):
     """Connection to an OpenAI-compatible server."""
 
-    base_url: Url = Field("", pattern=r"^(https?://\S+)?$", description="URL of the API with /v1; empty: own server.")
+    base_url: Url = Field("", description="URL of the API with /v1; empty: own server.")
     api_key: str = Field(
         DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
     )

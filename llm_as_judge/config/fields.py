@@ -1,5 +1,6 @@
 """Value types of settings: strict numbers, paths, URLs and lists, and the base class of all sections."""
 
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,7 @@ def is_address(url: str) -> bool:
 
 
 def _url(value: str) -> str:
-    if value and not is_address(value):
+    if value and not (re.fullmatch(r"https?://\S+", value) and is_address(value)):
         raise ValueError("is not a URL; write http://HOST:PORT/v1")
     return value
 

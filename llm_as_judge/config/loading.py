@@ -243,5 +243,6 @@ def explain(error: ValidationError, source: str, settings: Mapping[str, Setting]
             place = f"{setting.origin}: {key} = {value}"
         elif not isinstance(item["input"], (dict, BaseModel)):
             place += f" = {item['input']!r}"
-        lines.setdefault(place, []).append(item["msg"].removeprefix("Value error, "))
+        wanted = LEAVES[name].description if item["type"] == "string_pattern_mismatch" and name in LEAVES else ""
+        lines.setdefault(place, []).append(wanted or item["msg"].removeprefix("Value error, "))
     return "\n".join(f"{place}: {' or '.join(reasons)}" for place, reasons in lines.items())

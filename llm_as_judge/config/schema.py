@@ -229,7 +229,11 @@ class OutputConfig(Strict):
     output_dir: OutputPath = Field(Path("checkpoints"), description="Folder of checkpoints: <model>/<run_name>/step_N.")
     log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
     results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
-    run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run's folder and log.")
+    run_name: str = Field(
+        "grpo_mixed",
+        pattern=r"^[A-Za-z0-9][\w.-]*$",
+        description="Name of a run's files: letters, digits, _, - and dots.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
