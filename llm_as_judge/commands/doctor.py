@@ -6,6 +6,7 @@ It leaves nothing behind, except the log of an embedded server that fails.
 import contextlib
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -199,7 +200,7 @@ def _data(settings: "Config") -> str:
 
 def _endpoint(settings: "Config", role: str) -> str:
     """Ask once by the client of training; the embedded server is started for it, local weights are loaded."""
-    logs = Path(tempfile.mkdtemp())
+    logs = Path(tempfile.gettempdir(), f"llm-as-judge-{secrets.token_hex(8)}")  # made by an embedded server
     settings = settings.model_copy(update={"output": settings.output.model_copy(update={"log_dir": logs})})
     from llm_as_judge.assembly.services import open_clients
     from llm_as_judge.config.schema import POLICY
@@ -213,7 +214,7 @@ def _endpoint(settings: "Config", role: str) -> str:
             return "; ".join([f"{endpoint.base_url}: {endpoint.model} answers", *clients[role].remarks])
 
     found = cli.run(ask())
-    shutil.rmtree(logs)
+    shutil.rmtree(logs, ignore_errors=True)
     return found
 
 

@@ -301,9 +301,11 @@ def test_doctor_names_each_failing_check(cli: CommandLine, monkeypatch: pytest.M
     assert not other["executor"]["ok"] and "'./empty': ./empty cannot be loaded" in other["executor"]["detail"]
 
 
-def test_doctor_leaves_nothing_behind(cli: CommandLine) -> None:
-    before = {*Path().rglob("*")}
-    assert checks(cli, settings=["judge.mode=rules"], ok=True)["executor"]["ok"]
+def test_doctor_leaves_nothing_behind(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", os.getcwd())
+    before, closed = {*Path().rglob("*")}, ["executor.provider=openai", "executor.base_url=http://127.0.0.1:9/v1"]
+    for more in ([], [*closed, "executor.max_retries=0"]):
+        assert checks(cli, settings=["judge.mode=rules", *more], ok=not more)["executor"]["ok"] == (not more)
     assert {*Path().rglob("*")} == before
 
 
