@@ -107,17 +107,17 @@ class AdapterOptions:
 
     def choose(self, settings: "Config", *, needed: bool = False) -> Path | None:
         """Choose the adapter's folder, if any. Raises ``ConfigError`` for both options or a folder without one."""
-        from llm_as_judge.assembly.policy import newest_adapter
-
         if self.untrained and self.checkpoint:
             raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
-        if self.untrained or not self.checkpoint:
-            return None if self.untrained else newest_adapter(settings, needed=needed)
-        if not (self.checkpoint / "adapter_config.json").is_file():
+        if self.checkpoint and not (self.checkpoint / "adapter_config.json").is_file():
             inside = sorted(path.parent for path in self.checkpoint.glob("**/adapter_config.json"))
             hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
             raise ConfigError(f"--checkpoint {self.checkpoint}: no adapter_config.json in it{hint}")
-        return self.checkpoint
+        if self.untrained or self.checkpoint:
+            return self.checkpoint
+        from llm_as_judge.assembly.policy import newest_adapter  # torch: after what is refused without it
+
+        return newest_adapter(settings, needed=needed)
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -153,6 +153,8 @@ def compare(
     as_json: cli.AsJson = False,
 ) -> None:
     """Compare the policy with other methods or ablations."""
+    if seeds and ablate is None:
+        raise ConfigError(f"--seeds {seeds} counts the runs of --ablate; for another seed: --set seed=N")
     from llm_as_judge.commands.ablate import run_ablation
     from llm_as_judge.views.terminal import TerminalProgress
 
@@ -167,8 +169,6 @@ def compare(
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
             result = cli.run(run_ablation(settings, cli.names_in(ablate), seeds or 3, progress=progress))
         else:
-            if seeds:
-                raise ConfigError(f"--seeds {seeds} counts the runs of --ablate; for another seed: --set seed=N")
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint, settings))
             result = cli.run(

@@ -145,7 +145,7 @@ def evaluate(
         list[str] | None, typer.Option(metavar="NAME,...", help="Test sets of the --data folder (default: data/test).")
     ] = None,
     limit: cli.Limit = None,
-    samples: Annotated[int, typer.Option(min=1, help="Workflows per problem, for pass@K.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, max=4096, help="Workflows per problem, for pass@K.")] = 1,
     resume: cli.Resume = False,
     as_json: cli.AsJson = False,
 ) -> None:

@@ -43,7 +43,8 @@ def load_config(
     given = [(f"--set {item}", *_override(item)) for item in overrides]
     for name, value in (extra or {}).items():
         if value is not None:
-            given.append((f"the option for {name}, {value}", _leaf(name, "option"), Setting(value, "command line")))
+            setting = Setting(value, f"the option for {name}")
+            given.append((f"{setting.origin}, {value}", _leaf(name, "option"), setting))
     words = dict[str, str]()
     for word, name, _ in given if extra is not None else ():
         if words.setdefault(name, word) != word:

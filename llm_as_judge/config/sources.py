@@ -33,7 +33,7 @@ class Setting:
     """A value with its place: ``dict[str, Setting]``, a list, text as written, or the typed value of a flag."""
 
     value: Any
-    origin: str  # "file:line", "--set NAME" or "command line"
+    origin: str  # "file:line", "--set NAME" or an option
     file: Path | None = None
 
     def children(self, what: str, example: str = "") -> "dict[str, Setting]":
