@@ -51,19 +51,13 @@ PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step 
 EVERY_S = 2.0  # seconds between looks at a run's log
 
 ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML configuration file.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting to override; may be repeated.")
-]
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option(
-        exists=True, file_okay=False, metavar="DIR", help="Folder of a saved adapter (default: the run's newest)."
-    ),
+    typer.Option(exists=True, file_okay=False, metavar="DIR", help="Folder of an adapter (default: the newest)."),
 ]
-RunName = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log (default: latest run).")
-]
+RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log (default: latest).")]
 DomainName = Annotated[
     str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code, qa or one of data.domains.")
 ]
@@ -175,6 +169,7 @@ def followed() -> bool:
 #: How to write elsewhere, by command; for the others by settings.
 _ELSEWHERE = {
     "export": "name another folder: llm-as-judge export DIR",
+    "init": "name another folder: llm-as-judge init FOLDER",
     "report": "copy the log to another folder and name the copy: llm-as-judge report LOG",
     "data": "name another folder with --raw or --out",
 }

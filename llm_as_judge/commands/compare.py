@@ -92,12 +92,8 @@ async def run_comparison(
             lambda n: log("votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
         )  # fmt: skip
         sandbox, usage = str(services.sandbox.describe()), services.usage()
-    plans_of: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
-    further = [
-        *chosen,
-        row(comparison.CONSTANT, constant, constants),
-        row(comparison.SELF_CONSISTENCY, voted, plans_of),
-    ]
+    plans: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
+    further = [*chosen, row(comparison.CONSTANT, constant, constants), row(comparison.SELF_CONSISTENCY, voted, plans)]
     rows = comparison.compare(matrix, policies, tried.best()[""], further)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
@@ -136,16 +132,12 @@ def compare(
     choose_on: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            metavar="N",
-            help="Choose among six workflows on N training problems; run only the chosen ones on the others.",
+            min=1, metavar="N", help="Choose among six workflows on N training problems; run only the chosen ones."
         ),
     ] = None,
     ablate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PART,...", help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM."
-        ),
+        typer.Option(metavar="PART,...", help="Parts left out: layer1, layer2, buffer, problem, rewards, reward.TERM."),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --ablate: runs per part, each with its own seed (3).")

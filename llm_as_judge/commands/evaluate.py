@@ -133,9 +133,7 @@ def evaluate(
     adapter: cli.AdapterOptions,
     workflow: Annotated[
         Path | None,
-        typer.Option(
-            exists=True, metavar="PATH", help="Workflow file or AFlow graph folder to evaluate instead of the policy."
-        ),
+        typer.Option(exists=True, metavar="PATH", help="Workflow file or AFlow graph folder instead of the policy."),
     ] = None,
     data: Annotated[
         list[Path] | None,

@@ -195,9 +195,7 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
     if file and name in table:
         entry = table[name].children(f"model {name!r}")
         if not {"path"} <= entry.keys() <= {"path", "defaults"}:
-            raise ConfigError(
-                f"{table[name].origin}: model {name!r} must have a path and may have defaults, nothing else"
-            )
+            raise ConfigError(f"{table[name].origin}: model {name!r} must have a path and nothing else but defaults")
         place = str(entry["path"].typed(True, env))
         if place.startswith(PACKAGED):
             place = str(Path(__file__).parents[1] / place.removeprefix(PACKAGED))

@@ -78,8 +78,7 @@ class TrainingConfig(Strict):
     scale_rewards: ScaleRewards = Field("group", description="Standard deviation that divides advantages.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
     importance_sampling: ImportanceSampling = Field(
-        "sequence_mask",
-        description="Correction of log-probabilities that differ from the sampling ones (engine, older weights).",
+        "sequence_mask", description="Correction of log-probabilities unlike the sampling ones (engine, older weights)."
     )
     importance_sampling_cap: Float = Field(3.0, gt=0, description="Cap of importance weights (truncated or masked).")
     importance_sampling_clip_min: Float = Field(
@@ -89,23 +88,16 @@ class TrainingConfig(Strict):
     rollout_concurrency: int = Field(64, gt=0, description="Maximum number of workflows run or judged at once.")
     refill_rounds: int = Field(0, ge=0, description="Extra sampling rounds to replace groups of equal rewards (DAPO).")
     shared_prefix: bool | None = Field(
-        None,
-        description="Compute shared prefixes once; null: if this saves tokens and the first batch gives equal results.",
+        None, description="Compute shared prefixes once; null: if it saves tokens and the first batch is equal."
     )
-    micro_batch_tokens: int = Field(
-        16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); changes results by rounding only."
-    )
+    micro_batch_tokens: int = Field(16384, gt=0, description="Tokens per forward pass (CPU: 1024); affects rounding.")
     save_every: int = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
-    keep_checkpoints: int = Field(
-        0, ge=0, description="Newest checkpoints kept, besides the one with the best validation; 0 = all."
-    )
+    keep_checkpoints: int = Field(0, ge=0, description="Newest checkpoints kept, and the best validated one; 0 = all.")
     eval_every: int = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Maximum prompt length in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Maximum workflow length in tokens.")
     mask_truncated_completions: bool = Field(
-        False,
-        description="Exclude workflows cut off at response_max_length from loss, divisor and group mean; "
-        "otherwise they get the lowest reward.",
+        False, description="Leave cut-off workflows out of loss, divisor and group mean; false: lowest reward."
     )
     max_unscored: Float = Field(0.5, ge=0, le=1, description="Share of unscored rollouts above which a run pauses.")
     patience_s: Float = Field(900.0, ge=0, description="Total seconds that a paused run waits for its endpoints.")
@@ -284,9 +276,7 @@ class Config(Strict):
         for section, values in only.items():
             for name, value in values.items():
                 if (own := getattr(getattr(self, section), name)) != value:
-                    raise ValueError(
-                        f"{section}.{name}={own} is not possible with generation.engine=tinker; set it to {value}"
-                    )
+                    raise ValueError(f"generation.engine=tinker needs {section}.{name}={value}, got {own}")
 
     #: Entry of ``models.yaml`` for ``model.model_name``.
     _base_model: BaseModelEntry | None = PrivateAttr(None)
