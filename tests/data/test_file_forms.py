@@ -75,8 +75,7 @@ def test_schemas_of_other_projects_are_recognised_in_every_file_format(here: Pat
     assert [problem.place for problem in read_problems(tables[0])] == [f"{tables[0]}:record {n}" for n in (1, 2)]
     csv = here / "own.csv"
     for mark in ",;\t":
-        text = 'problem,answer,context\n"What is 2,\nin words?",two,\nWho?,Ann,"A, B"\n'.replace(",", mark)
-        csv.write_text(text, encoding="utf-8")
+        csv.write_text('problem,answer,context\n"What is 2,\nin words?",two,\nWho?,Ann,"A, B"\n'.replace(",", mark))
         one, two = (problem.question for problem in read_problems(csv))
         assert (one.text, one.domain, two.context) == (f"What is 2{mark}\nin words?", "qa", f"A{mark} B")
 
