@@ -132,7 +132,7 @@ def compare(
     choose_on: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Choose among six workflows on N training problems; run only the chosen ones."
+            min=1, max=100_000, metavar="N", help="Choose among six workflows on N training problems; run only those."
         ),
     ] = None,
     ablate: Annotated[
