@@ -35,7 +35,7 @@ def newest_checkpoint(config: Config) -> Path | None:
 
 
 def newest_adapter(config: Config, *, needed: bool = False) -> Path | None:
-    """Find the last checkpoint as above. Raises ``ConfigError`` for none, if it is needed or the user named the run."""
+    """Find the run's last checkpoint. Raises ``ConfigError`` without one, if it is needed or the user named the run."""
     newest, output = newest_checkpoint(config), config.output
     if newest is None and (needed or "output.run_name" in config._given):
         runs = sorted({"/".join(step.parts[-3:-1]) for step in output.output_dir.glob("*/*/step_*")})

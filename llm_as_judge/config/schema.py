@@ -222,9 +222,7 @@ class OutputConfig(Strict):
     log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
     results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
     run_name: str = Field(
-        "grpo_mixed",
-        pattern=r"^[A-Za-z0-9][\w.-]*$",
-        description="Name of a run's files: letters, digits, _, - and dots.",
+        "grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run: letters, digits, _, - and dots."
     )
 
 
