@@ -126,8 +126,9 @@ def _leaf(name: str, origin: str) -> str:
         return bare[0]
     if bare:
         raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
-    leaves = {full.partition(".")[2]: full for full in sorted(LEAVES, key=lambda full: full.startswith(f"{group}."))}
-    full = leaves.get(nearest(rest or name, leaves) or "")  # of equal names that of the named section
+    # One of the named section, or else of any.
+    places = [{full.partition(".")[2]: full for full in LEAVES if full.startswith(of)} for of in (f"{group}.", "")]
+    full = next((leaves[guess] for leaves in places if (guess := nearest(rest or name, leaves))), "")
     hint = f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md has removed ones"
     raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 
