@@ -103,7 +103,7 @@ def read_source(path: Path, longest: int = LONGEST_SOURCE) -> str:
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from error
     except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error}") from error
+        raise DataError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}; name another") from error
 
 
 def read_regular(path: Path, longest: int, encoding: str = "utf-8") -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.assembly.policy import load_author, newest_checkpoint
+from llm_as_judge.assembly.policy import load_author, newest_adapter
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
@@ -110,7 +110,7 @@ class Solver:
         checkpoint: str | Path | None = None, untrained: bool = False,
     ) -> None:  # fmt: skip
         self.config = config or load_config(config_path or "config/embedded.yaml", overrides)
-        self.checkpoint = Path(checkpoint) if checkpoint else None if untrained else newest_checkpoint(self.config)
+        self.checkpoint = Path(checkpoint) if checkpoint else None if untrained else newest_adapter(self.config)
         self._waiting: list[_Request] = []
         self._writing = asyncio.Lock()
 
@@ -136,10 +136,8 @@ class Solver:
         it. With ``fallback`` the executor answers directly if the workflow fails. Raises ``ConfigError``,
         ``DataError`` for a problem that is empty or too long, ``InfrastructureError`` if the executor fails.
         """
-        like = self.config.data.like(domain)
-        if not problem.strip():
-            raise DataError("the problem is empty; give its text")
-        question = Question("program", problem, domain, context, entry_point, tuple(public_tests), like=like)
+        more: dict[str, Any] = {"context": context, "public_tests": tuple(public_tests)}
+        question = self.config.data.question("program", problem, domain, entry_point, **more)
         return await self.answer(question, draw, fallback=fallback)
 
     async def answer(

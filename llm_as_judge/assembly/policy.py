@@ -7,6 +7,7 @@ from llm_as_judge.assembly.problems import Problems
 from llm_as_judge.assembly.progress import SILENT, Progress
 from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.config.schema import Config
+from llm_as_judge.errors import ConfigError
 from llm_as_judge.evaluation.evaluate import PolicyAuthor
 from llm_as_judge.evaluation.written import Written, look_at
 from llm_as_judge.policy.chat import Encoder
@@ -31,6 +32,19 @@ def checkpoint_folder(config: Config) -> Path:
 def newest_checkpoint(config: Config) -> Path | None:
     """Find the last checkpoint of the configured run; None before the first."""
     return latest(checkpoint_folder(config))
+
+
+def newest_adapter(config: Config, *, needed: bool = False) -> Path | None:
+    """Find the run's last checkpoint. Raises ``ConfigError`` without one, if it is needed or the user named the run."""
+    newest, output = newest_checkpoint(config), config.output
+    if newest is None and (needed or "output.run_name" in config._given):
+        runs = sorted({"/".join(step.parts[-3:-1]) for step in output.output_dir.glob("*/*/step_*")})
+        named = "name one of these with --set output.run_name=NAME (and --model)" if runs else "train first"
+        raise ConfigError(
+            f"no checkpoint of the run {config.base_model.key}/{output.run_name}; runs in {output.output_dir}: "
+            f"{', '.join(runs) or 'none'}; {named}, or give --checkpoint DIR{'' if needed else ' or --untrained'}"
+        )
+    return newest
 
 
 def adapter_digest(folder: Path | None) -> str | None:

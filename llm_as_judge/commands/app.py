@@ -144,7 +144,8 @@ def _explained(error: Exception, arguments: Sequence[str]) -> str | None:
         if message.startswith("Usage:"):  # a group of commands without a command
             return message
         message = " ".join(message.split()).removesuffix(".")
-        return f"error: {message[:1].lower()}{message[1:]}; see --help"
+        quotes = "put quotes around words that belong together, or " if "unexpected extra argument" in message else ""
+        return f"error: {message[:1].lower()}{message[1:]}; {quotes}see --help"
     if is_out_of_memory(error):
         size = re.search(r"tried to allocate [\d.]+ \w+", str(error), re.IGNORECASE)
         return (

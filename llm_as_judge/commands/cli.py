@@ -16,13 +16,11 @@ import typer
 
 from llm_as_judge.answers.code import is_name
 from llm_as_judge.errors import ConfigError
-from llm_as_judge.files import json_text
-from llm_as_judge.types import Question
+from llm_as_judge.files import json_text, read_json
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from llm_as_judge.config.data import DataConfig
     from llm_as_judge.config.schema import Config
 
 
@@ -53,19 +51,13 @@ PIPE_WIDTH = 120  # columns where the output is not a terminal: tables and step 
 EVERY_S = 2.0  # seconds between looks at a run's log
 
 ConfigPath = Annotated[Path, typer.Option("--config", metavar="FILE", help="YAML configuration file.")]
-Overrides = Annotated[
-    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting to override; may be repeated.")
-]
+Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Setting; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON on standard output.")]
 Checkpoint = Annotated[
     Path | None,
-    typer.Option(
-        exists=True, file_okay=False, metavar="DIR", help="Folder of a saved adapter (default: the run's newest)."
-    ),
+    typer.Option(exists=True, file_okay=False, metavar="DIR", help="Folder of an adapter (default: the newest)."),
 ]
-RunName = Annotated[
-    str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log (default: latest run).")
-]
+RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Run name, MODEL/NAME or log (default: latest).")]
 DomainName = Annotated[
     str, typer.Option("--domain", metavar="DOMAIN", help="Domain of problems: math, code, qa or one of data.domains.")
 ]
@@ -107,19 +99,19 @@ class AdapterOptions:
         int | None, typer.Option(min=0, metavar="N", help="Times that the policy may rewrite a failed workflow.")
     ] = None
 
-    def choose(self, settings: "Config") -> Path | None:
+    def choose(self, settings: "Config", *, needed: bool = False) -> Path | None:
         """Choose the adapter's folder, if any. Raises ``ConfigError`` for both options or a folder without one."""
-        from llm_as_judge.assembly.policy import newest_checkpoint
-
         if self.untrained and self.checkpoint:
             raise ConfigError("--untrained and --checkpoint exclude each other; give one of them")
-        if self.untrained or not self.checkpoint:
-            return None if self.untrained else newest_checkpoint(settings)
-        if not (self.checkpoint / "adapter_config.json").is_file():
+        if self.checkpoint and not (self.checkpoint / "adapter_config.json").is_file():
             inside = sorted(path.parent for path in self.checkpoint.glob("**/adapter_config.json"))
             hint = f"; give one of its subfolders, such as {inside[-1]}" if inside else ""
             raise ConfigError(f"--checkpoint {self.checkpoint}: no adapter_config.json in it{hint}")
-        return self.checkpoint
+        if self.untrained or self.checkpoint:
+            return self.checkpoint
+        from llm_as_judge.assembly.policy import newest_adapter  # torch: after what is refused without it
+
+        return newest_adapter(settings, needed=needed)
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -177,6 +169,7 @@ def followed() -> bool:
 #: How to write elsewhere, by command; for the others by settings.
 _ELSEWHERE = {
     "export": "name another folder: llm-as-judge export DIR",
+    "init": "name another folder: llm-as-judge init FOLDER",
     "report": "copy the log to another folder and name the copy: llm-as-judge report LOG",
     "data": "name another folder with --raw or --out",
 }
@@ -232,8 +225,15 @@ def show_caveat(console: "Console", config: "Config") -> None:
 
 
 def policy_name(checkpoint: Path | None, config: "Config") -> str:
-    none = f"policy untrained: no checkpoint of the run {config.base_model.key}/{config.output.run_name} is used"
-    return f"policy with the adapter {checkpoint}" if checkpoint else none
+    """Name the policy in use, and settings that give way to an adapter's own."""
+    from llm_as_judge.policy.model import lora_shape
+
+    if checkpoint is None:
+        return f"policy untrained: no checkpoint of the run {config.base_model.key}/{config.output.run_name} is used"
+    model = {k: sorted(v) if isinstance(v, tuple) else v for k, v in config.model}
+    shape = lora_shape(read_json(checkpoint / "adapter_config.json")).items()
+    own = ", ".join(f"{name}={value}" for name, value in shape if model[name] not in ("all-linear", value))
+    return f"policy with the adapter {checkpoint}" + (f" and its own {own}, not the configured one" if own else "")
 
 
 def print_json(data: Any) -> None:
@@ -261,10 +261,3 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
         rows = list(flat(result))
         width = max(len(name) for name, _ in rows)
         echo("\n".join(f"{name:{width}}  {value}" for name, value in rows))
-
-
-def make_question(text: str, domain: str, data: "DataConfig", entry_point: str | None = None) -> Question:
-    """Make the question that the user typed. Raises ``ConfigError`` for an unknown domain or an empty text."""
-    if not text.strip():
-        raise ConfigError("the problem is empty; give its text or --file FILE")
-    return Question("cli", text, domain, entry_point=entry_point, like=data.like(domain))

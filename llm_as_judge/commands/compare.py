@@ -92,12 +92,8 @@ async def run_comparison(
             lambda n: log("votes", [TEMPERATURE, n, *sorted(DRAFTS.items())]),
         )  # fmt: skip
         sandbox, usage = str(services.sandbox.describe()), services.usage()
-    plans_of: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
-    further = [
-        *chosen,
-        row(comparison.CONSTANT, constant, constants),
-        row(comparison.SELF_CONSISTENCY, voted, plans_of),
-    ]
+    plans: dict[str, str] = {p.question.domain: f"{drafts} x {DRAFTS[p.question.kind]}" for p in problems}
+    further = [*chosen, row(comparison.CONSTANT, constant, constants), row(comparison.SELF_CONSISTENCY, voted, plans)]
     rows = comparison.compare(matrix, policies, tried.best()[""], further)
     file = config.output.results_dir / "comparison" / f"{config.base_model.key}_{source}.json"
     picture = file.with_suffix(".png")
@@ -136,16 +132,12 @@ def compare(
     choose_on: Annotated[
         int | None,
         typer.Option(
-            min=1,
-            metavar="N",
-            help="Choose among six workflows on N training problems; run only the chosen ones on the others.",
+            min=1, max=100_000, metavar="N", help="Choose among six workflows on N training problems; run only those."
         ),
     ] = None,
     ablate: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="PART,...", help="Train without each part: layer1, layer2, buffer, problem, rewards, reward.TERM."
-        ),
+        typer.Option(metavar="PART,...", help="Parts left out: layer1, layer2, buffer, problem, rewards, reward.TERM."),
     ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="With --ablate: runs per part, each with its own seed (3).")
@@ -153,6 +145,8 @@ def compare(
     as_json: cli.AsJson = False,
 ) -> None:
     """Compare the policy with other methods or ablations."""
+    if seeds and ablate is None:
+        raise ConfigError(f"--seeds {seeds} counts the runs of --ablate; for another seed: --set seed=N")
     from llm_as_judge.commands.ablate import run_ablation
     from llm_as_judge.views.terminal import TerminalProgress
 
@@ -167,8 +161,6 @@ def compare(
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
             result = cli.run(run_ablation(settings, cli.names_in(ablate), seeds or 3, progress=progress))
         else:
-            if seeds:
-                raise ConfigError(f"--seeds {seeds} counts the runs of --ablate; for another seed: --set seed=N")
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint, settings))
             result = cli.run(

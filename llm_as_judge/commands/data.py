@@ -26,9 +26,7 @@ Raw = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of raw f
 Fields = Annotated[
     str | None,
     typer.Option(
-        "--fields",
-        metavar="YAML",
-        help="Paths of your own records, such as {problem: prompt.0.content, answer: solution}.",
+        "--fields", metavar="YAML", help="Paths of fields, such as {problem: prompt.0.content, answer: gold}."
     ),
 ]
 Domains = Annotated[

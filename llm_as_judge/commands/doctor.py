@@ -6,6 +6,7 @@ It leaves nothing behind, except the log of an embedded server that fails.
 import contextlib
 import os
 import platform
+import secrets
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from llm_as_judge.commands import cli
-from llm_as_judge.errors import ConfigError, DataError, LLMAsJudgeError, SandboxFault, refusing
+from llm_as_judge.errors import ConfigError, LLMAsJudgeError, SandboxFault, refusing
 
 if TYPE_CHECKING:
     from llm_as_judge.config.schema import Config
@@ -193,17 +194,13 @@ def _model(settings: "Config") -> str:
 def _data(settings: "Config") -> str:
     from llm_as_judge.assembly.problems import open_problems
 
-    try:
-        problems = open_problems(settings)
-    except DataError as error:
-        cure = "make it with llm-as-judge data download and data process, or name your own file in data.train_dataset"
-        raise DataError(f"{error}; {cure}") from error
+    problems = open_problems(settings)
     return f"{settings.data.train_dataset}: readable; {len(problems.heldout)} held-out problems"
 
 
 def _endpoint(settings: "Config", role: str) -> str:
     """Ask once by the client of training; the embedded server is started for it, local weights are loaded."""
-    logs = Path(tempfile.mkdtemp())
+    logs = Path(tempfile.gettempdir(), f"llm-as-judge-{secrets.token_hex(8)}")  # made by an embedded server
     settings = settings.model_copy(update={"output": settings.output.model_copy(update={"log_dir": logs})})
     from llm_as_judge.assembly.services import open_clients
     from llm_as_judge.config.schema import POLICY
@@ -217,7 +214,7 @@ def _endpoint(settings: "Config", role: str) -> str:
             return "; ".join([f"{endpoint.base_url}: {endpoint.model} answers", *clients[role].remarks])
 
     found = cli.run(ask())
-    shutil.rmtree(logs)
+    shutil.rmtree(logs, ignore_errors=True)
     return found
 
 

@@ -133,9 +133,7 @@ def evaluate(
     adapter: cli.AdapterOptions,
     workflow: Annotated[
         Path | None,
-        typer.Option(
-            exists=True, metavar="PATH", help="Workflow file or AFlow graph folder to evaluate instead of the policy."
-        ),
+        typer.Option(exists=True, metavar="PATH", help="Workflow file or AFlow graph folder instead of the policy."),
     ] = None,
     data: Annotated[
         list[Path] | None,
@@ -145,7 +143,7 @@ def evaluate(
         list[str] | None, typer.Option(metavar="NAME,...", help="Test sets of the --data folder (default: data/test).")
     ] = None,
     limit: cli.Limit = None,
-    samples: Annotated[int, typer.Option(min=1, help="Workflows per problem, for pass@K.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, max=4096, help="Workflows per problem, for pass@K.")] = 1,
     resume: cli.Resume = False,
     as_json: cli.AsJson = False,
 ) -> None:

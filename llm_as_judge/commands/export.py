@@ -186,9 +186,8 @@ def export(
     settings = options.load()
     if to is not None:
         check_target(to, base_model or _hub_id(settings), merge=merge)
-    chosen = cli.AdapterOptions(checkpoint).choose(settings)
-    if chosen is None:
-        raise ConfigError("no trained adapter to export; train first, or name one with --checkpoint DIR")
+    chosen = cli.AdapterOptions(checkpoint).choose(settings, needed=True)
+    assert chosen is not None
     result = run_export(settings, folder, chosen, merge=merge, base_model=base_model)
     if to is not None:
         result = replace(result, pushed=push(folder, to))
@@ -196,6 +195,7 @@ def export(
         cli.print_json(result)
         return
     console = cli.make_console(as_json)
+    cli.show(console, cli.policy_name(chosen, settings))
     cli.show(console, *(f"{size:>14,}  {folder / name}" for name, size in result.files.items()))
     if result.note:
         cli.show(console, result.note)

@@ -17,13 +17,10 @@ def init(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder t
 
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigError(f"{folder} exists and is not an empty folder; name another one")
-    try:
-        wheel, clone = SHIPPED / "own_verdict", SHIPPED.parent / "examples/own_verdict"
-        template = wheel if wheel.is_dir() else clone
-        for file in sorted(file for file in template.iterdir() if file.is_file()):
-            folder.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, folder / file.name)
-            cli.echo(f"written: {folder / file.name}")
-    except OSError as error:
-        raise ConfigError(f"{folder}: cannot be written: {error}; name another folder") from error
+    wheel, clone = SHIPPED / "own_verdict", SHIPPED.parent / "examples/own_verdict"
+    template = wheel if wheel.is_dir() else clone
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted(file for file in template.iterdir() if file.is_file()):
+        shutil.copyfile(file, folder / file.name)
+        cli.echo(f"written: {folder / file.name}")
     cli.echo(f"next: cd {shlex.quote(str(folder))} && llm-as-judge train --config config.yaml")

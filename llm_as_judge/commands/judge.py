@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Calibrate the judge on labelled pairs.", no_args_is_help=True, rich_markup_mode=None)
 
-_SUMMARY = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
-
 
 @app.command()
 @cli.grouped
@@ -50,7 +48,8 @@ def calibrate(
     counts = cli.run(count())  # plain candidates first
     kinds = [row.as_json() for row in counts]
     file = settings.output.results_dir / "judge" / f"{pairs.stem}_{mode}.json"
-    summary = {name: kinds[0][name] for name in _SUMMARY}
+    names = ("pairs", "agreement", "kappa", "false_accepts", "false_rejects", "abstained")
+    summary = {name: kinds[0][name] for name in names}
     result = {"mode": mode, **summary, "kinds": kinds, "line": counts[0].line(), "file": str(pairs)}
     write_json(file, result)
     console.print(calibration_table(counts))

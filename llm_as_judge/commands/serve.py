@@ -22,9 +22,7 @@ def serve(
     max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of problems in progress.")] = 64,
     api_key: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY", envvar="LLM_AS_JUDGE_API_KEY", help="API key that clients must send.", show_envvar=True
-        ),
+        typer.Option(metavar="KEY", envvar="LLM_AS_JUDGE_API_KEY", help="API key that clients must send."),
     ] = None,
 ) -> None:
     """Serve the policy as a chat model until interrupted."""

@@ -165,13 +165,11 @@ class Endpoint:
 
         async def answered(index: int) -> Solution:
             await delta(index, {"role": "assistant", "content": ""})
-            solution = await self._solve(
-                request, question, index, lambda source: delta(index, {"reasoning_content": source})
-            )
-            choice = _choice(index, solution, request)
+            solved = await self._solve(request, question, index, lambda text: delta(index, {"reasoning_content": text}))
+            choice = _choice(index, solved, request)
             await delta(index, {name: choice["message"][name] for name in ("content", "refusal")})
             await delta(index, {}, choice["finish_reason"], workflow=choice["workflow"])
-            return solution
+            return solved
 
         async def keep_open() -> None:
             with suppress(ConnectionError):

@@ -32,7 +32,7 @@ def solve(
     if (problem is None) == (file is None):
         raise ConfigError("give either the problem's text or --file FILE")
     settings = options.load(repairs=adapter.repairs)
-    question = cli.make_question(read_source(file) if file else problem or "", domain, settings.data, entry_point)
+    question = settings.data.question("cli", read_source(file) if file else problem or "", domain, entry_point)
     checkpoint = adapter.choose(settings)
 
     from llm_as_judge.solver import Solver

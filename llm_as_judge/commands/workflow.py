@@ -57,7 +57,7 @@ def run(
     from llm_as_judge.assembly.services import open_services
 
     settings, workflow = options.load(), read_workflow(path)
-    question = cli.make_question(problem, "code" if entry_point else domain, settings.data, entry_point)
+    question = settings.data.question("cli", problem, "code" if entry_point else domain, entry_point)
 
     async def execute() -> Execution:
         async with open_services(settings, judging=False) as services:
@@ -66,7 +66,9 @@ def run(
     cli.show_caveat(cli.make_console(as_json), settings)
     execution = cli.run(execute())
     result = {**dataclasses.asdict(execution), "tokens": execution.tokens, "cost": execution.cost}
-    if not as_json:
+    if not as_json:  # the fatal findings are the error
+        warnings = [f"{one.code} line {one.line}: {one.message}" for one in execution.findings if not one.fatal]
+        result["findings"] = "; ".join(warnings)
         result["calls"] = ", ".join(f"{c.name} ({c.executor})" if c.executor else c.name for c in execution.calls)
     cli.print_result(result, as_json)
     if execution.outcome != "finished":

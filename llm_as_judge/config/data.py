@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from llm_as_judge.config.fields import Float, Free, InputPath, Strict, fill_shares
-from llm_as_judge.errors import ConfigError
-from llm_as_judge.types import DOMAINS, Domain, Like
+from llm_as_judge.errors import ConfigError, DataError
+from llm_as_judge.types import DOMAINS, Domain, Like, Question
 
 
 class DomainConfig(Strict):
@@ -56,6 +56,15 @@ class DataConfig(Strict):
             known = ", ".join(self.known)
             raise ConfigError(f"domain {domain!r} is unknown; use one of {known}, or add it to data.domains")
         return self.domains[domain].like if domain in self.domains else None
+
+    def question(self, source: str, text: str, domain: str, entry_point: str | None = None, **more: Any) -> Question:
+        """Make the user's question. Raises ``ConfigError`` or ``DataError`` if it is empty or lacks what it needs."""
+        like = self.like(domain)
+        if not text.strip():
+            raise DataError("the problem is empty; give its text")
+        if (like or domain) == "code" and not entry_point:
+            raise DataError(f"domain {domain!r} needs the name of the function to write: --entry-point NAME")
+        return Question(source, text, domain, entry_point=entry_point, like=like, **more)
 
     @property
     def generated(self) -> bool:

@@ -14,10 +14,8 @@ LeftOut = Annotated[tuple[Literal["temperature", "top_p", "seed", "reasoning_eff
 class ServerConfig(Strict):
     """Connection to an OpenAI-compatible server."""
 
-    base_url: Access[Url] = Field("", pattern=r"^(https?://\S+)?$", description="URL with /v1; empty: own server.")
-    api_key: Access[str] = Field(
-        DEFAULT_API_KEY, repr=False, description="API key; write ${OPENAI_API_KEY} rather than the key itself."
-    )
+    base_url: Access[Url] = Field("", description="URL with /v1; empty: own server.")
+    api_key: Access[str] = Field(DEFAULT_API_KEY, repr=False, description="Write ${OPENAI_API_KEY}, not the key.")
     timeout_s: Access[Float] = Field(120.0, gt=0, description="Seconds for one request or call of judge.function.")
     max_retries: Access[int] = Field(4, ge=0, description="Retries of a failed request, and of an unreadable reply.")
     concurrency: Access[int] = Field(32, gt=0, description="Most requests of a role in flight; fewer while overloaded.")
@@ -33,7 +31,7 @@ class EngineConfig(ServerConfig):
     gpus: str = Field(
         "",
         pattern=r"^[\w-]+(,[\w-]+)*$|^$",
-        description="CUDA devices of the run's own server, such as 1 or 2,3; empty: the policy's.",
+        description="CUDA devices of its own server, as 1 or 2,3; empty: the policy's.",
     )
     python: str = Field("", description="Python interpreter with vLLM; empty: this one.")
     options: Names = Field((), description="Further vLLM options of the run's own server.")
@@ -65,9 +63,7 @@ class EndpointConfig(ServerConfig):
     context: int = Field(4096, gt=1, description="Maximum tokens of a prompt with its reply, if local.")
     price_per_million_input: Float = Field(0.0, ge=0, description="Price per million prompt tokens.")
     price_per_million_output: Float = Field(0.0, ge=0, description="Price per million completion tokens.")
-    reasoning_effort: str = Field(
-        "", pattern=r"^[a-z]*$", description="Reasoning effort, such as low; empty = not sent."
-    )
+    reasoning_effort: str = Field("", pattern=r"^[a-z]*$", description="Reasoning effort such as low; empty: not sent.")
     leave_out: LeftOut = Field((), description="Request fields not to send, such as temperature, top_p or seed.")
 
     def cost(self, prompt_tokens: float, completion_tokens: float) -> float:
@@ -89,9 +85,7 @@ class EndpointConfig(ServerConfig):
 
 
 class ExecutorConfig(EndpointConfig):
-    description: str = Field(
-        "", pattern=r"^.*$", description="Line about it in the policy's prompt, if there are several executors."
-    )
+    description: str = Field("", pattern=r"^.*$", description="Line about it in the prompt, if there are several.")
 
 
 class JudgeConfig(EndpointConfig):
@@ -112,9 +106,7 @@ class JudgeConfig(EndpointConfig):
     function: FunctionName | None = Field(
         None, description="Your own verdict instead of mode: package.module:function or file.py:function."
     )
-    rubric: InputPath | None = Field(
-        None, description="YAML file of weighted criteria, which the model scores instead."
-    )
+    rubric: InputPath | None = Field(None, description="YAML file of weighted criteria that the model scores instead.")
     relative: bool = Field(False, description="The model ranks a group's answers instead; evaluations count wins.")
     right_at: Float = Field(1.0, gt=0, le=1, description="Score from which an answer counts as right.")
 

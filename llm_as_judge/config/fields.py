@@ -1,5 +1,6 @@
 """Value types of settings: strict numbers, paths, URLs and lists, and the base class of all sections."""
 
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -7,9 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, field_validator
 from pydantic.fields import FieldInfo
-from typing_extensions import Self
 
 
 def _float(value: Any) -> Any:
@@ -21,7 +21,9 @@ def _float(value: Any) -> Any:
 
 
 def _path(value: Any) -> Any:
-    return Path(value).expanduser() if isinstance(value, str) and value else value
+    if value == "":
+        raise ValueError("name a file or folder")
+    return Path(value).expanduser() if isinstance(value, str) else value
 
 
 def as_tuple(value: Any) -> Any:
@@ -44,7 +46,7 @@ def is_address(url: str) -> bool:
 
 
 def _url(value: str) -> str:
-    if value and not is_address(value):
+    if value and not (re.fullmatch(r"https?://\S+", value) and is_address(value)):
         raise ValueError("is not a URL; write http://HOST:PORT/v1")
     return value
 
@@ -81,14 +83,13 @@ class Strict(BaseModel):
     # protected_namespaces: pydantic would otherwise warn about ``model_name``
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, protected_namespaces=())
 
-    @model_validator(mode="after")
-    def _numbers_fit(self) -> Self:
-        for name, value in self:
-            if isinstance(value, int) and value > _MAX_INT:
-                raise ValueError(f"{name} must be at most {_MAX_INT}, got {value}")
-            if isinstance(value, float) and abs(value) > _MAX_FLOAT:
-                raise ValueError(f"{name} must be at most {_MAX_FLOAT:g}, got {value:g}")
-        return self
+    @field_validator("*")
+    @classmethod
+    def _number_fits(cls, value: Any) -> Any:
+        most = _MAX_INT if isinstance(value, int) else _MAX_FLOAT
+        if isinstance(value, (int, float)) and abs(value) > most:
+            raise ValueError(f"must be at most {most}")
+        return value
 
 
 def members(annotation: Any) -> list[Any]:

@@ -40,9 +40,16 @@ def load_config(
     folder = path.parent if path else None
     env = environment(Path.cwd())
     settings = _flatten(read_yaml(path)) if path else {}
-    top = dict(map(_override, overrides))
-    flags = {name: value for name, value in (extra or {}).items() if value is not None}
-    top |= {_leaf(name, "command line"): Setting(value, "command line") for name, value in flags.items()}
+    given = [(f"--set {item}", *_override(item)) for item in overrides]
+    for name, value in (extra or {}).items():
+        if value is not None:
+            setting = Setting(value, f"the option for {name}")
+            given.append((f"{setting.origin}, {value}", _leaf(name, "option"), setting))
+    words = dict[str, str]()
+    for word, name, _ in given if extra is not None else ():
+        if words.setdefault(name, word) != word:
+            raise ConfigError(f"{name} is given twice: {words[name]} and {word}; leave one out")
+    top = {name: setting for _, name, setting in given}
 
     named = top.get("model.model_name") or settings.get("model.model_name")
     model_name = str(named.typed(True, env)) if named else Config().model.model_name
@@ -71,7 +78,7 @@ def load_config(
         config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(explain(error, str(path or "defaults"), settings)) from None
-    config._base_model = base_model
+    config._base_model, config._given = base_model, frozenset(top)
     return config
 
 
@@ -119,9 +126,13 @@ def _leaf(name: str, origin: str) -> str:
         return bare[0]
     if bare:
         raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
-    leaves = {full.partition(".")[2]: full for full in LEAVES}
-    full = nearest(name, LEAVES) or leaves.get(nearest(name, leaves) or "")
-    hint = f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}"
+    # One of the named section, else of any, else of the same words.
+    places = [{full.partition(".")[2]: full for full in LEAVES if full.startswith(of)} for of in (f"{group}.", "")]
+    full = next((leaves[guess] for leaves in places if (guess := nearest(rest or name, leaves))), "")
+    full = full or next(
+        (of for leaf, of in places[1].items() if {*leaf.split("_")} == {*(rest or name).split("_")}), ""
+    )
+    hint = f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md has removed ones"
     raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 
 
@@ -187,9 +198,7 @@ def _find_model(name: str, folder: Path | None, env: Mapping[str, str]) -> tuple
     if file and name in table:
         entry = table[name].children(f"model {name!r}")
         if not {"path"} <= entry.keys() <= {"path", "defaults"}:
-            raise ConfigError(
-                f"{table[name].origin}: model {name!r} must have a path and may have defaults, nothing else"
-            )
+            raise ConfigError(f"{table[name].origin}: model {name!r} must have a path and nothing else but defaults")
         place = str(entry["path"].typed(True, env))
         if place.startswith(PACKAGED):
             place = str(Path(__file__).parents[1] / place.removeprefix(PACKAGED))
@@ -236,5 +245,6 @@ def explain(error: ValidationError, source: str, settings: Mapping[str, Setting]
             place = f"{setting.origin}: {key} = {value}"
         elif not isinstance(item["input"], (dict, BaseModel)):
             place += f" = {item['input']!r}"
-        lines.setdefault(place, []).append(item["msg"].removeprefix("Value error, "))
+        wanted = LEAVES[name].description if item["type"] == "string_pattern_mismatch" and name in LEAVES else ""
+        lines.setdefault(place, []).append(wanted or item["msg"].removeprefix("Value error, "))
     return "\n".join(f"{place}: {' or '.join(reasons)}" for place, reasons in lines.items())

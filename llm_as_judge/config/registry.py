@@ -13,7 +13,7 @@ from llm_as_judge.errors import ConfigError
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
     """Find the choice most similar to ``name``, if any is similar."""
-    return next(iter(difflib.get_close_matches(name, list(choices), n=1, cutoff=0.7)), None)
+    return next(iter(difflib.get_close_matches(name, list(choices), n=1, cutoff=0.8)), None)
 
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:

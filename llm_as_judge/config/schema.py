@@ -80,8 +80,7 @@ class TrainingConfig(Strict):
     scale_rewards: ScaleRewards = Field("group", description="Standard deviation that divides advantages.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
     importance_sampling: ImportanceSampling = Field(
-        "sequence_mask",
-        description="Correction of log-probabilities that differ from the sampling ones (engine, older weights).",
+        "sequence_mask", description="Correction of log-probabilities unlike the sampling ones (engine, older weights)."
     )
     importance_sampling_cap: Float = Field(3.0, gt=0, description="Cap of importance weights (truncated or masked).")
     importance_sampling_clip_min: Float = Field(
@@ -91,23 +90,16 @@ class TrainingConfig(Strict):
     rollout_concurrency: Free[int] = Field(64, gt=0, description="Maximum number of workflows run or judged at once.")
     refill_rounds: int = Field(0, ge=0, description="Extra sampling rounds to replace groups of equal rewards (DAPO).")
     shared_prefix: Free[bool | None] = Field(
-        None,
-        description="Compute shared prefixes once; null: if this saves tokens and the first batch gives equal results.",
+        None, description="Compute shared prefixes once; null: if it saves tokens and the first batch is equal."
     )
-    micro_batch_tokens: Free[int] = Field(
-        16384, gt=0, description="Tokens per forward pass (CPU: at most 1024); changes results by rounding only."
-    )
+    micro_batch_tokens: Free[int] = Field(16384, gt=0, description="Tokens of a forward pass (CPU: 1024).")
     save_every: Free[int] = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
-    keep_checkpoints: int = Field(
-        0, ge=0, description="Newest checkpoints kept, besides the one with the best validation; 0 = all."
-    )
+    keep_checkpoints: int = Field(0, ge=0, description="Newest checkpoints kept, and the best validated one; 0 = all.")
     eval_every: Free[int] = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Maximum prompt length in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Maximum workflow length in tokens.")
     mask_truncated_completions: bool = Field(
-        False,
-        description="Exclude workflows cut off at response_max_length from loss, divisor and group mean; "
-        "otherwise they get the lowest reward.",
+        False, description="Leave cut-off workflows out of loss, divisor and group mean; false: lowest reward."
     )
     max_unscored: Free[Float] = Field(0.5, ge=0, le=1, description="Share of unscored rollouts that pauses a run.")
     patience_s: Free[Float] = Field(900.0, ge=0, description="Total seconds that a paused run waits for its endpoints.")
@@ -231,7 +223,9 @@ class OutputConfig(Strict):
     output_dir: OutputPath = Field(Path("checkpoints"), description="Folder of checkpoints: <model>/<run_name>/step_N.")
     log_dir: OutputPath = Field(Path("logs"), description="Folder for event logs.")
     results_dir: OutputPath = Field(Path("results"), description="Folder for results.")
-    run_name: str = Field("grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run's folder and log.")
+    run_name: str = Field(
+        "grpo_mixed", pattern=r"^[A-Za-z0-9][\w.-]*$", description="Name of a run: letters, digits, _, - and dots."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,12 +276,12 @@ class Config(Strict):
         for section, values in only.items():
             for name, value in values.items():
                 if (own := getattr(getattr(self, section), name)) != value:
-                    raise ValueError(
-                        f"{section}.{name}={own} is not possible with generation.engine=tinker; set it to {value}"
-                    )
+                    raise ValueError(f"generation.engine=tinker needs {section}.{name}={value}, got {own}")
 
     #: Entry of ``models.yaml`` for ``model.model_name``.
     _base_model: BaseModelEntry | None = PrivateAttr(None)
+    #: Full names of the settings that the command line gave.
+    _given: frozenset[str] = PrivateAttr(frozenset())
 
     @property
     def base_model(self) -> BaseModelEntry:

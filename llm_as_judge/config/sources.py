@@ -33,7 +33,7 @@ class Setting:
     """A value with its place: ``dict[str, Setting]``, a list, text as written, or the typed value of a flag."""
 
     value: Any
-    origin: str  # "file:line", "--set NAME" or "command line"
+    origin: str  # "file:line", "--set NAME" or an option
     file: Path | None = None
 
     def children(self, what: str, example: str = "") -> "dict[str, Setting]":
@@ -121,7 +121,7 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from error
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from error
+        raise ConfigError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}; name another") from error
 
 
 class _Loader(yaml.SafeLoader):

@@ -10,6 +10,7 @@ import csv
 import glob
 import gzip
 import io
+import itertools
 import json
 import logging
 import os
@@ -79,8 +80,9 @@ def files_in(path: Path) -> list[Path]:
             return [path]
         files = sorted(Path(folder, name) for folder, _, names in os.walk(path, onerror=stop) for name in names)
     except OSError as error:
-        reason = "no such file or folder" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
-        raise DataError(f"{error.filename or path}: cannot be read: {reason.lower()}") from error
+        missing = "no such file or folder; name another, or make it: llm-as-judge data download, then data process"
+        reason = missing if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+        raise DataError(f"{error.filename or path}: cannot be read: {reason}") from error
     files = [file for file in files if _suffix(file) in _READERS]
     if not files:
         raise DataError(f"{path}: no problems in it: no file name ends in {ENDINGS}")
@@ -183,8 +185,10 @@ def _json_lines(file: IO[bytes]) -> Iterator[Raw | None]:
 
 
 def _csv(file: IO[bytes]) -> Iterator[Raw | None]:
-    header = None
-    for row in csv.reader(line[:LONGEST].decode("utf-8-sig") for line in _lines(file)):
+    header, lines = None, (line[:LONGEST].decode("utf-8-sig") for line in _lines(file))
+    first = [*itertools.islice(lines, 1)]
+    delimiter = next((mark for mark in ",;\t" if mark in "".join(first)), ",")  # spreadsheets of many countries write ;
+    for row in csv.reader(itertools.chain(first, lines), delimiter=delimiter):
         if header is None:
             header = [] if choices.is_row(row) else row
             if header:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationError, model_validator
 from llm_as_judge.config.fields import Float, Names, Strict, as_tuple
 from llm_as_judge.config.loading import explain
 from llm_as_judge.config.registry import did_you_mean
-from llm_as_judge.config.sources import find_file, plain_yaml
+from llm_as_judge.config.sources import Setting, find_file, plain_yaml
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Source
 from llm_as_judge.errors import ConfigError, DataError
@@ -63,7 +63,8 @@ def load_settings(path: Path | None = None, changes: Mapping[str, Any] | None = 
     try:
         return _File.model_validate(tree).mix
     except ValidationError as error:
-        raise ConfigError(explain(error, str(path), {})) from None
+        given = {f"mix.{name}": Setting(value, f"the option for {name}") for name, value in wanted.items()}
+        raise ConfigError(explain(error, str(path), given)) from None
 
 
 def raw_files(raw: Path, name: str, source: Source, split: str) -> list[Path]:

@@ -69,11 +69,16 @@ def mean_known(values: Sequence[float]) -> float:
     return mean([value for value in values if not math.isnan(value)])
 
 
-def bootstrap_interval(values: Sequence[float]) -> Estimate:
-    """Average with the percentile bootstrap interval (Efron 1979), or the normal interval for very many values."""
+def bootstrap_interval(values: Sequence[float], lowest: float = 0.0) -> Estimate:
+    """Average values in [lowest, 1] with the percentile bootstrap interval (Efron 1979), or the normal interval for
+    very many values. If all are equal, as many others as Wilson's interval allows may be anything between the bounds.
+    """
     if not values:
-        return Estimate(math.nan, 0.0, 1.0, 0)
+        return Estimate(math.nan, lowest, 1.0, 0)
     centre, n = mean(values), len(values)
+    if min(values) == max(values):
+        unseen = wilson_interval(0, n)[1]
+        return Estimate(centre, centre - unseen * (centre - lowest), centre + unseen * (1 - centre), n)
     if n > _BOOTSTRAP_LIMIT:
         half = Z95 * stdev(values) / math.sqrt(n)
         return Estimate(centre, centre - half, centre + half, n)
@@ -91,9 +96,7 @@ def paired_difference(a: Sequence[float | None], b: Sequence[float | None]) -> E
     if len(a) != len(b):
         raise ValueError(f"paired scores must have equal lengths, got {len(a)} and {len(b)}")
     differences = [float(x) - float(y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
-    if not differences:
-        return Estimate(math.nan, -1.0, 1.0, 0, len(a))
-    return replace(bootstrap_interval(differences), unscored=len(a) - len(differences))
+    return replace(bootstrap_interval(differences, -1.0), unscored=len(a) - len(differences))
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:

@@ -142,7 +142,8 @@ def read_pairs(path: Path) -> list[Pair]:
             if line.strip():
                 pairs.append(msgspec.json.decode(line, type=_Line).pair(f"{path.stem}-{number}"))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise DataError(f"{path}:{number}: no labelled pair: {error}") from error
+        form = "a line is a JSON object with gold, candidate and equivalent"
+        raise DataError(f"{path}:{number}: no labelled pair, {form}: {error}") from error
     if not pairs:
         raise DataError(f"{path}: no pairs; a line is a JSON object with gold, candidate and equivalent")
     return pairs

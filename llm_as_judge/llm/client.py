@@ -233,6 +233,8 @@ class LLMClient(AbstractAsyncContextManager["LLMClient"]):
             reply = await self._adapted(request, servers)
         except ProviderError as error:
             self._count(failed=1)
+            if self.usage.calls and self.usage.failed == 1:
+                logger.warning("a request failed, later ones are only counted: %s", error)
             of_format = isinstance(error, RequestRefused) and "response_format" in error.said
             if of_format or error.cause not in ("request", "empty", "filter"):
                 raise

@@ -255,12 +255,12 @@ class Policy(Encoder):
             weights = load_peft_weights(str(directory), device="cpu")
         if broken := [name for name, weight in weights.items() if not weight.isfinite().all()]:
             raise DataError(f"the adapter in {directory} has NaN or infinite weights, such as {broken[0]}; {cure}")
-        with refusing(ConfigError, f"{directory} is an adapter of another shape or model", cure):
-            result: Any = set_peft_model_state_dict(self.model, weights)
-        missing = [name for name in result.missing_keys if "lora_" in name and f".{_REFERENCE}." not in name]
-        if missing or result.unexpected_keys:
-            what = f"it lacks {missing[:3]} and has {result.unexpected_keys[:3]}"
+        here = get_peft_model_state_dict(self.model, save_embedding_layers=False)
+        theirs, ours = ({name: tuple(weight.shape) for name, weight in all_.items()} for all_ in (weights, here))
+        if wrong := min((name for name, _ in theirs.items() ^ ours.items()), default=None):
+            what = f"{wrong} is {theirs.get(wrong, 'missing')} in it and {ours.get(wrong, 'missing')} here"
             raise ConfigError(f"{directory} is an adapter of another shape or model: {what}; {cure}")
+        set_peft_model_state_dict(self.model, weights)
         if (trained_on := quantized.recorded_quantization(directory)) != self.quantization:
             logger.warning(
                 "%s was trained on a base with model.quantization=%s, not %s: its workflows may be worse",

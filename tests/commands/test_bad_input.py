@@ -36,12 +36,6 @@ FILES = TABLES["FILES"] | {
     "huge.txt": "x" * 1_500_000,
     "w.py": SINGLE_CALL,
 }
-#: Settings that are refused when problems, folders or the policy are opened, and a word of the message.
-WRONG_FILES = TABLES["WRONG_FILES"]
-#: Wrong commands that fail before any model is loaded.
-WRONG_COMMANDS = TABLES["WRONG_COMMANDS"]
-#: Further ones, with a part of the message.
-NAMED_COMMANDS = TABLES["NAMED_COMMANDS"]
 ESC = "\x1b]0;title"  # sets the title of a terminal
 TURNED = "\u202e\u2067\u200f"  # turn the direction of what follows
 
@@ -68,7 +62,7 @@ def test_wrong_problems_folders_and_policies_are_refused_with_their_name() -> No
             return str(error)
         return ""
 
-    messages = [(changes, word, message(changes)) for changes, word in WRONG_FILES]
+    messages = [(changes, word, message(changes)) for changes, word in TABLES["WRONG_FILES"]]
     assert not [row for row in messages if row[1] not in row[2] or len(row[2]) > 1500]
 
 
@@ -86,7 +80,7 @@ def wrong_commands(cli: CommandLine, *commands: tuple[list[str], str]) -> list[o
 
 
 def test_wrong_commands_exit_2_with_one_line(cli: CommandLine) -> None:
-    commands = [words.split() for line in WRONG_COMMANDS.strip().splitlines() for words in line.split(" | ")]
+    commands = [words.split() for line in TABLES["WRONG_COMMANDS"].strip().splitlines() for words in line.split(" | ")]
     nested = '{"kind": "step", "gold": ' + "[" * 100_000 + "]" * 100_000 + "}\n"
     Path("nested.jsonl").write_text(nested)
     commands += [["analyze", "nested.jsonl"], ["judge", "calibrate", "nested.jsonl", "--mode", "rules"]]
@@ -95,7 +89,7 @@ def test_wrong_commands_exit_2_with_one_line(cli: CommandLine) -> None:
     Path("accent.yaml").write_bytes("run_id: \xe9".encode("latin-1"))
     commands += [["train", "--set", f"model_name={LONG}"], ["train", "--set", f"{LONG}=1"], ["workflow", "lint", LONG]]
     assert not wrong_commands(cli, *((words, "") for words in [*commands, ["solve", " "]]))
-    named = [line.partition(": ") for line in NAMED_COMMANDS.strip().splitlines()]
+    named = [line.partition(": ") for line in TABLES["NAMED_COMMANDS"].strip().splitlines()]
     assert not wrong_commands(cli, *((words.split(), part) for words, _, part in named))
     assert "hidden" not in cli.err
     for words in ([], ["workflow"], ["sandbox"], ["judge"], ["embedded"], ["data"]):

@@ -179,8 +179,9 @@ def test_the_command_exports_the_newest_checkpoint_and_lists_its_files(config: C
     trained(config)
     found = cli.json("export", "out")
     assert found["checkpoint"].endswith("step_7") and found["files"]["adapter_model.safetensors"] > 10_000
-    printed = cli("export", "merged", "--merge")
-    assert "model.safetensors" in printed and "hf upload" in printed
+    printed = cli("export", "merged", "--merge", "--set", "lora_rank=7")
+    said = ("model.safetensors", "hf upload", "step_7 and its own lora_rank=64, not the configured one")
+    assert all(part in printed for part in said)
     cli.refused("export", "out")
 
 

@@ -76,7 +76,7 @@ def test_a_resumed_run_continues_and_sums_up_its_sessions(finished_run: Finished
 
 def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tmp_path: Path, cli: CommandLine) -> None:
     changes = "training.seed=7 learning_rate=0.5 cpu_seconds=7 token_budget=7 max_steps=3 executor.timeout_s=9".split()
-    error = cli.refused("train", *finished_run.copy(tmp_path).options, *as_options(changes), "--resume")
+    error = cli.refused("train", *as_options([*finished_run.copy(tmp_path).overrides, *changes]), "--resume")
     for part in ("seed was 0, is 7", "learning_rate was", "token_budget was", "sandbox.cpu_seconds was", "--fresh"):
         assert part in error
     assert "max_steps" not in error and "timeout_s" not in error
@@ -204,10 +204,10 @@ def test_a_spent_budget_stops_and_a_larger_one_continues(tmp_path: Path, address
         asyncio.run(GRPOTrainer(config=config).train())
     newest = newest_checkpoint(config)
     assert newest is not None and newest.name == "step_1"
-    command = ["train", *as_options([*settings, "evaluation.baselines=single"]), "--resume"]
-    error = cli.refused(*command, "--set", "budget.max_tokens=400")
+    settings = [*settings, "evaluation.baselines=single", "max_steps=2"]
+    error = cli.refused("train", *as_options([*settings, "budget.max_tokens=400"]), "--resume")
     assert "stopped after step 1" in error, "what earlier sessions took counts"
-    cli(*command, "--set", "budget.max_tokens=10000000", "--max-steps", "2")
+    cli("train", *as_options([*settings, "budget.max_tokens=10000000"]), "--resume")
     log = read_events(tmp_path / "logs/nano/grpo_mixed.jsonl")
     assert [event["step"] for event in log if event["kind"] == "step"] == [1, 2]
 
@@ -282,8 +282,8 @@ def test_training_stops_whole_and_continues_with_space(
     setting = {"checkpoints": "output_dir", "logs": "log_dir", "buffer": "persistence_dir"}[place]
     shutil.copytree(run.folder / place, disk / place)
     places = {name: run.folder / name for name in ("checkpoints", "logs", "results", "buffer")} | {place: disk / place}
-    settings = [f"{setting}={disk / place}", "baselines=none"]
-    command = ["train", *run.options, *as_options(settings), "--max-steps", "3", "--resume"]
+    settings = [f"{setting}={disk / place}", "baselines=none", "max_steps=3"]
+    command = ["train", *as_options([*run.overrides, *settings]), "--resume"]
     before = {name: contents(folder) for name, folder in places.items()}
     fill(disk, left)
 

@@ -52,7 +52,7 @@ def test_notations_of_a_value_and_which_source_wins() -> None:
             wrong.append((text, found))
     assert not wrong
     file = write("max_steps: 1\nseed: 1\nlora_rank: 1\n")
-    config = load_config(file, ["seed=2", "lora_rank=2"], extra={"lora_rank": 3, "max_steps": None})
+    config = load_config(file, ["seed=2"], extra={"lora_rank": 3, "max_steps": None})
     assert (config.training.max_steps, config.training.seed, config.model.lora_rank) == (1, 2, 3)
 
 

@@ -74,9 +74,10 @@ def test_schemas_of_other_projects_are_recognised_in_every_file_format(here: Pat
     assert not wrong
     assert [problem.place for problem in read_problems(tables[0])] == [f"{tables[0]}:record {n}" for n in (1, 2)]
     csv = here / "own.csv"
-    csv.write_text('problem,answer,context\n"What is 2,\nin words?",two,\nWho?,Ann,"A, B"\n', encoding="utf-8")
-    one, two = read_problems(csv)
-    assert (one.question.text, one.question.domain, two.question.context) == ("What is 2,\nin words?", "qa", "A, B")
+    for mark in ",;\t":
+        csv.write_text('problem,answer,context\n"What is 2,\nin words?",two,\nWho?,Ann,"A, B"\n'.replace(",", mark))
+        one, two = (problem.question for problem in read_problems(csv))
+        assert (one.text, one.domain, two.context) == (f"What is 2{mark}\nin words?", "qa", f"A{mark} B")
 
 
 def test_paths_are_mapped_and_a_wrong_mapping_is_answered_with_what_there_is(here: Path) -> None:

@@ -151,7 +151,8 @@ def test_intervals_match_published_values_and_are_seeded() -> None:
     one, two = (intervals.bootstrap_interval([0.0, 1.0] * 50) for _ in range(2))
     assert one == two
     assert one.low == pytest.approx(0.40, abs=0.03) and one.high == pytest.approx(0.60, abs=0.03)
-    assert intervals.bootstrap_interval([2.0]).low == intervals.bootstrap_interval([2.0]).high == 2.0
+    alike = intervals.estimate([0.5]), intervals.bootstrap_interval([1.0] * 9)  # the second as Wilson's 9 of 9
+    assert [e.low for e in alike] == pytest.approx([0.1033, 0.7009], abs=5e-5), "equal values are not certain"
 
 
 def test_unscored_answers_are_left_out_and_pairing_narrows_the_interval() -> None:

@@ -53,8 +53,8 @@ def documented_24gb(root: Path, folder: Path) -> Config:
 
 
 def as_options(overrides: list[str]) -> list[str]:
-    """Options of a command line that reads ``config/embedded.yaml`` by default."""
-    return [word for override in overrides for word in ("--set", override)]
+    """Options of a command line that reads ``config/embedded.yaml`` by default; the last of two values."""
+    return [word for override in {o.partition("=")[0]: o for o in overrides}.values() for word in ("--set", override)]
 
 
 def run_settings(folder: Path, address: str, **more: object) -> list[str]:

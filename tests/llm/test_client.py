@@ -78,7 +78,7 @@ async def failure(handler: Handler, **settings: Any) -> ProviderError:
     return caught.value
 
 
-async def test_requests_replies_reasoning_and_usage() -> None:
+async def test_requests_replies_reasoning_and_usage(caplog: pytest.LogCaptureFixture) -> None:
     script, prices = Script(completion("4")), {"price_per_million_input": 1.0, "price_per_million_output": 2.0}
     async with serving(script, **prices) as client:
         reply = await client.chat("2+2? \ud800", system="be brief", max_tokens=7, seed=3, temperature=0.5)
@@ -87,7 +87,7 @@ async def test_requests_replies_reasoning_and_usage() -> None:
         script.replies = [web.Response(status=401)]
         with pytest.raises(ProviderError):
             await client.chat("another")
-        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1)
+        assert client.usage == Usage(2, 20, 10, pytest.approx(40e-6), cached=1, failed=1) and "401" in caplog.text
     assert (reply.reply, reply.prompt_tokens, reply.completion_tokens) == ("4", 10, 5)
     assert reply.cost == pytest.approx(20e-6)
     sent = script.requests[0]
