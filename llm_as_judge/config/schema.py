@@ -92,7 +92,7 @@ class TrainingConfig(Strict):
     shared_prefix: Free[bool | None] = Field(
         None, description="Compute shared prefixes once; null: if it saves tokens and the first batch is equal."
     )
-    micro_batch_tokens: Free[int] = Field(16384, gt=0, description="Tokens of a forward pass (CPU: 1024).")
+    micro_batch_tokens: Free[int] = Field(16384, gt=0, description="Tokens a pass (CPU: up to 1024); affects rounding.")
     save_every: Free[int] = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
     keep_checkpoints: int = Field(0, ge=0, description="Newest checkpoints kept, and the best validated one; 0 = all.")
     eval_every: Free[int] = Field(0, ge=0, description="Steps between validations; 0 = never.")
