@@ -42,11 +42,11 @@ _AS_SPACES = str.maketrans({"\xa0": " ", "\u200b": None, "\u2060": None, "\ufeff
 #: A string of JSON or Python, which may be cut off.
 _STRING, _ESCAPED = re.compile(r"""(?m)(?<!\w)(["'])((?:(?!\1)[^\\\n]|\\.)*)(?:\1|\\?$)"""), {"n": "\n", "t": "\t"}
 #: What stands before the lines of a session or quotation, of a numbered listing, of a changed file; its removed lines.
-_PREFIXES = (
-    r"(?m)^(?:>>>|\.\.\.|>) ?",
-    r"(?m)^ *(?:\d+(?: ?[.:|)])?|In \[\d+\]:|\.\.\.:) ?",
-    r"(?m)^(?:(?:-|@@|\+\+\+).*\n|[+ ])",
-)
+_PREFIXES = {  # by what a text with them has
+    "": r"(?m)^(?:>>>|\.\.\.|>) ?",
+    r"(?m)^ *(?:\d|In \[)": r"(?m)^ *(?:\d+(?: ?[.:|)])?|In \[\d+\]:|\.\.\.:) ?",
+    r"(?m)^\+": r"(?m)^(?:(?:-|@@|\+\+\+).*\n|[+ ])",
+}
 _OPENING = re.compile(r"^```[ \t]*(?:python3?|py)?[ \t]*\r?\n", re.MULTILINE | re.IGNORECASE)
 _CLOSING = re.compile(r"^```[ \t]*\r?$", re.MULTILINE)
 #: A block in another language, whose last line would look like an opening one.
@@ -89,7 +89,8 @@ def defining_block(text: str, name: str, prompt: str = "") -> str:
     given = ([block for block in fenced if defines(block, name)] or fenced or [text.strip("\r\n").rstrip()])[-1]
     if len(text) + len(prompt) > _LONGEST_COMPARED:
         return given
-    bare = (html.unescape(re.sub(prefix, "", text)).translate(_AS_SPACES) for prefix in _PREFIXES)
+    prefixes = [prefix for mark, prefix in _PREFIXES.items() if re.search(mark, text)]
+    bare = (html.unescape(re.sub(prefix, "", text)).translate(_AS_SPACES) for prefix in prefixes)
     strings = "\n\n".join(lines for _, lines in _STRING.findall(text) if "\\n" in lines) or text
     said = dict.fromkeys((text, *bare, re.sub(r"\\(.)", lambda sign: _ESCAPED.get(sign[1], sign[1]), strings)))
     chosen = next(filter(None, (_chosen(parts, name) for each in said for parts in _parts(each))), "")

@@ -276,7 +276,7 @@ class Config(Strict):
         for section, values in only.items():
             for name, value in values.items():
                 if (own := getattr(getattr(self, section), name)) != value:
-                    raise ValueError(f"generation.engine=tinker needs {section}.{name}={value}, got {own}")
+                    raise ValueError(f"{section}.{name}={own} is impossible with a Tinker server; set it to {value}")
 
     #: Entry of ``models.yaml`` for ``model.model_name``.
     _base_model: BaseModelEntry | None = PrivateAttr(None)
