@@ -146,7 +146,7 @@ def test_the_whole_pipeline_on_the_embedded_models(tmp_path: Path, samples: Path
     """Process, train two steps, evaluate all test sets."""
     small = {"num_return_sequences_in_group": 2, "baselines": "none", "eval_every": 0}
     settings = run_settings(tmp_path, address, rollout_batch_size=2, **small)
-    own = as_options([setting for setting in settings if not setting.startswith("max_steps")])
+    own = as_options([setting for setting in settings if not setting.startswith(("max_steps", "eval_problems"))])
     words = ["--model", "nano", "--device", "cpu", "--sample", "--raw", samples, "--data", tmp_path / "data", *own]
     done = run_script("run_full_pipeline.sh", *words, "--skip-download", "--limit", "2", PYTHON=sys.executable)
     assert done.returncode == 0, done.stdout + done.stderr
