@@ -17,7 +17,7 @@ import yaml
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.config.fields import names_input
-from llm_as_judge.config.identity import IRRELEVANT, deciding_of, identity
+from llm_as_judge.config.identity import IRRELEVANT, deciding_of, identity, is_access
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -124,7 +124,7 @@ def _changed(config: Config, checkpoint: Path) -> list[str]:
     changed = [] if was == named else [f"executors was {was}, is {named}"]
     for name, field in LEAVES.items():
         section, _, leaf = name.partition(".")
-        if section in _NOT_LEARNED or names_input(field) or "free" in field.metadata or "access" in field.metadata:
+        if section in _NOT_LEARNED or names_input(field) or "free" in field.metadata or is_access(name):
             continue
         value = now[section][leaf]
         priceless = leaf.startswith("price_") and not named  # prices weigh tokens only among several executors

@@ -1,8 +1,7 @@
 """Digest of the settings that decide a run's results; the same in two checkouts of one project.
 
 Input files and the policy's weights count by their content. Left out are the places of results, the connection to
-endpoints, budgets and trackers, because none of them changes what is measured. (The schema marks these, and what
-a resumed run may change.)
+endpoints, budgets and trackers, because none of them changes what is measured.
 """
 
 import hashlib
@@ -36,7 +35,7 @@ def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any
 
 def deciding_of(executors: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the settings of named executors without their connections."""
-    return {name: {k: own[k] for k in own if not _is_access(f"executor.{k}")} for name, own in executors.items()}
+    return {name: {k: own[k] for k in own if not is_access(f"executor.{k}")} for name, own in executors.items()}
 
 
 def digest(value: Any) -> str:
@@ -59,13 +58,14 @@ def content_of(place: Path) -> str:
         return hashlib.sha256(f"{size} ".encode() + begin + file.read()).hexdigest()
 
 
-def _is_access(name: str) -> bool:
+def is_access(name: str) -> bool:
+    """Tell whether the schema marks a setting, by its full name, as one that decides no result."""
     return name in LEAVES and "access" in LEAVES[name].metadata
 
 
 def _settings(config: Config, section: str) -> Iterator[tuple[str, Any]]:
     for name, value in getattr(config, section).model_dump(mode="json").items():
-        if _is_access(f"{section}.{name}"):
+        if is_access(f"{section}.{name}"):
             continue
         if name == "model_name":
             yield name, content_of(Path(locate_weights(config.base_model.path)))
