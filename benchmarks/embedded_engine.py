@@ -15,7 +15,7 @@ from skills import cases, generate
 from tokenizers import Tokenizer
 from transformers import Lfm2ForCausalLM
 
-from llm_as_judge.embedded.engine import NanoEngine, Request
+from llm_as_judge.embedded.engine import NanoEngine, NanoRequest
 from llm_as_judge.embedded.server import EXECUTOR
 
 LONGEST = 100  # tokens per reply
@@ -30,7 +30,7 @@ def prompts(count: int) -> list[list[int]]:
 
 
 def with_engine(engine: NanoEngine, ids: list[list[int]]) -> list[list[int]]:
-    requests = [Request(p, LONGEST) for p in ids]
+    requests = [NanoRequest(p, LONGEST) for p in ids]
     generate(engine, requests)
     return [r.output for r in requests]
 

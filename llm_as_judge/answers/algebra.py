@@ -22,7 +22,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from typing import Any
 
-from llm_as_judge.answers.formulas import Tree, approximate, exact, nodes, symbols
+from llm_as_judge.answers.formulas import Formula, approximate, exact, nodes, symbols
 from llm_as_judge.errors import InfrastructureError
 
 logger = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ def effort(seconds: float = EFFORT_CPU_S) -> Iterator[Effort]:
         _effort.reset(token)
 
 
-def equal(a: Tree, b: Tree) -> bool:
+def equal(a: Formula, b: Formula) -> bool:
     """Tell whether two formulas are proved to have the same value for all values of their symbols."""
     if a == b:
         return True
@@ -70,7 +70,7 @@ def equal(a: Tree, b: Tree) -> bool:
     return (matrices or _agree(a, b)) and proved(a, b)
 
 
-def _agree(a: Tree, b: Tree) -> bool:
+def _agree(a: Formula, b: Formula) -> bool:
     """Tell whether both have the same value at a few fixed points."""
     draw, names = random.Random(20), sorted(symbols(a) | symbols(b))
     for _ in range(_POINTS):
@@ -135,7 +135,7 @@ class _Worker:
 _idle: queue.LifoQueue[_Worker] = queue.LifoQueue()  # the last used first: others may never start
 for _ in range(WORKERS):
     _idle.put(_Worker())
-_known: dict[tuple[Tree, Tree], bool] = {}
+_known: dict[tuple[Formula, Formula], bool] = {}
 
 
 @atexit.register
@@ -144,7 +144,7 @@ def _close() -> None:
         _idle.get().stop()
 
 
-def proved(a: Tree, b: Tree) -> bool:
+def proved(a: Formula, b: Formula) -> bool:
     """Tell whether sympy proves, within the effort that is left, that two formulas are equal."""
     left = _effort.get() or Effort(PROOF_CPU_S)
     if (known := _known.get((a, b))) is not None:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 #: ``("num", "3/4")``, ``("sym", "x")``, ``("pi",)``, ``("fn", "sin", tree)`` or an operation with its operands.
-Tree = tuple[Any, ...]
+Formula = tuple[Any, ...]
 
 _FUNCTIONS = frozenset("arcsin arccos arctan sinh cosh tanh sin cos tan sec csc cot log ln exp".split())
 _GREEK = "alpha beta gamma delta epsilon varepsilon theta lambda mu nu rho sigma tau phi varphi omega Delta Omega"
@@ -36,7 +36,7 @@ class _Unread(Exception):
     """The text is not a formula that this parser knows."""
 
 
-def parse(text: str) -> Tree | None:
+def parse(text: str) -> Formula | None:
     """Parse ``text`` to a tree, or None. Words and lone letters in a row (``AB``, ``odd``) are not formulas."""
     text = text.strip()
     if len(text) > _LONGEST or (re.fullmatch(r"[A-Za-z\s]{2,}", text) and text not in _ALIASES):
@@ -84,14 +84,14 @@ class _Parser:
         """Take the next token if it is a wanted one, else an empty string."""
         return self._next() if self.peek() in wanted else ""
 
-    def sum(self) -> Tree:
+    def sum(self) -> Formula:
         parts = [self._product()]
         while sign := self._take("+", "-"):
             part = self._product()
             parts.append(part if sign == "+" else ("neg", part))
         return parts[0] if len(parts) == 1 else ("add", *parts)
 
-    def _product(self) -> Tree:
+    def _product(self) -> Formula:
         result = self._signed()
         while True:
             if self._take("*"):
@@ -115,11 +115,11 @@ class _Parser:
         token = self.peek()
         return token != "" and (token[0].isalnum() or token[0] in ".({[\\") and token not in ("\\bmod", "\\end", "\\\\")
 
-    def _signed(self) -> Tree:
+    def _signed(self) -> Formula:
         sign = self._take("-", "+")
         return ("neg", self._signed()) if sign == "-" else self._signed() if sign else self._power()
 
-    def _power(self) -> Tree:
+    def _power(self) -> Formula:
         base = self._factorial(self._atom())
         if not self._take("^"):
             return base
@@ -127,12 +127,12 @@ class _Parser:
             raise _Unread
         return self._factorial(("pow", base, self._exponent()))
 
-    def _factorial(self, tree: Tree) -> Tree:
+    def _factorial(self, tree: Formula) -> Formula:
         while self._take("!"):
             tree = ("factorial", tree)
         return tree
 
-    def _exponent(self) -> Tree:
+    def _exponent(self) -> Formula:
         if self.peek() == "{":
             return self._atom()
         if self._take("-"):
@@ -140,7 +140,7 @@ class _Parser:
         base = self._factorial(self._atom())
         return ("pow", base, self._exponent()) if self._take("^") else base
 
-    def _atom(self) -> Tree:
+    def _atom(self) -> Formula:
         token = self._next()
         if token in _CLOSE or token == "|":
             inner = self.sum()
@@ -158,7 +158,7 @@ class _Parser:
         if token in ("\\frac", "\\binom"):
             return ("div" if token == "\\frac" else "binom", self._atom(), self._atom())
         if token == "\\sqrt":
-            root: Tree = self._atom() if self.peek() == "[" else ("num", "2")
+            root: Formula = self._atom() if self.peek() == "[" else ("num", "2")
             return ("root", self._argument(), root)
         if token == "\\begin":
             return self._matrix()
@@ -174,7 +174,7 @@ class _Parser:
             raise _Unread
         return "".join(parts)
 
-    def _function(self, name: str) -> Tree:
+    def _function(self, name: str) -> Formula:
         base = self._atom() if name == "log" and self._take("_") else None
         exponent = self._exponent() if self._take("^") else None
         if exponent is not None and exponent[0] == "neg":  # an inverse function or a power
@@ -183,7 +183,7 @@ class _Parser:
         tree = ("fn", name, argument) if base is None else ("div", ("fn", "ln", argument), ("fn", "ln", base))
         return tree if exponent is None else ("pow", tree, exponent)
 
-    def _argument(self) -> Tree:
+    def _argument(self) -> Formula:
         """Read an argument in brackets, or a product of numbers and letters: the ``2x`` of ``sin 2x``."""
         if self.peek() in ("(", "{"):
             return self._atom()
@@ -194,8 +194,8 @@ class _Parser:
             raise _Unread
         return tree
 
-    def _matrix(self) -> Tree:
-        rows: list[list[Tree]] = [[]]
+    def _matrix(self) -> Formula:
+        rows: list[list[Formula]] = [[]]
         while not self._take("\\end"):
             if self._take("\\\\"):
                 rows.append([])
@@ -207,7 +207,7 @@ class _Parser:
         return ("mat", *(("row", *row) for row in rows))
 
 
-def nodes(tree: Tree) -> Iterator[Tree]:
+def nodes(tree: Formula) -> Iterator[Formula]:
     """Yield a tree and all trees in it, in order."""
     yield tree
     for part in tree[1:]:
@@ -215,11 +215,11 @@ def nodes(tree: Tree) -> Iterator[Tree]:
             yield from nodes(part)
 
 
-def symbols(tree: Tree) -> set[str]:
+def symbols(tree: Formula) -> set[str]:
     return {node[1] for node in nodes(tree) if node[0] == "sym"}
 
 
-def arranged(tree: Tree) -> Tree:
+def arranged(tree: Formula) -> Formula:
     """Arrange the parts of sums and products of a formula in canonical order; its form is otherwise kept.
 
     A factor is the same before, above or beside a fraction: ``\\frac{1}{2}x`` is ``\\frac{x}{2}``.
@@ -241,11 +241,11 @@ def arranged(tree: Tree) -> Tree:
     return alone[0] if alone else ("product", sign, tuple(factors[0]), tuple(factors[1]))
 
 
-def num(value: Fraction) -> Tree:
+def num(value: Fraction) -> Formula:
     return ("num", str(value))
 
 
-def exact(tree: Tree) -> Fraction | None:
+def exact(tree: Formula) -> Fraction | None:
     """Compute the value by rational arithmetic; None for anything else, a division by zero or a giant number."""
     try:
         value = _value(tree, {})
@@ -254,7 +254,7 @@ def exact(tree: Tree) -> Fraction | None:
     return value if isinstance(value, Fraction) else None
 
 
-def approximate(tree: Tree, at: Mapping[str, float]) -> complex | None:
+def approximate(tree: Formula, at: Mapping[str, float]) -> complex | None:
     """Compute the value with symbols as in ``at``; None if it has no float."""
     try:
         return complex(_value(tree, at))
@@ -265,7 +265,7 @@ def approximate(tree: Tree, at: Mapping[str, float]) -> complex | None:
 _NO_VALUE = (ArithmeticError, AttributeError, ValueError, KeyError, TypeError)
 
 
-def _value(tree: Tree, at: Mapping[str, float]) -> Any:
+def _value(tree: Formula, at: Mapping[str, float]) -> Any:
     """Compute a ``Fraction`` as long as the arithmetic is rational, else a float or complex number."""
     kind = tree[0]
     if kind == "num":

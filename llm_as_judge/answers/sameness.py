@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.formulas import Tree, arranged, exact, parse
+from llm_as_judge.answers.formulas import Formula, arranged, exact, parse
 from llm_as_judge.answers.notation import clean, number
 from llm_as_judge.answers.units import split_unit
 from llm_as_judge.answers.values import FLIPPED, Value, as_fraction, rounds_to
@@ -78,7 +78,7 @@ def _same_amount(a: Value, b: Value) -> bool:
     return named.unit.silent and algebra.equal(named.bare, bare)
 
 
-def _printed(decimal: Value, tree: Tree) -> bool:
+def _printed(decimal: Value, tree: Formula) -> bool:
     """Tell whether a decimal of full precision is the value of ``tree``, rounded or cut off at its last place."""
     if decimal.number is None or not _DECIMAL.fullmatch(decimal.text):
         return False
@@ -127,7 +127,7 @@ def _same_set(a: Sequence[Value], b: Sequence[Value], in_form: bool) -> bool:
     return not rest
 
 
-def _relation(value: Value) -> tuple[str, Tree, Tree] | None:
+def _relation(value: Value) -> tuple[str, Formula, Formula] | None:
     """Return the relation of a value; a named formula is an equation."""
     if value.relation is None and value.name and value.tree is not None and not value.unit:
         name = parse(value.name)

@@ -60,15 +60,15 @@ def numbers_in(text: str) -> set[Fraction]:
     return found
 
 
-def plain(text: str) -> str:
+def words_of(text: str) -> str:
     """Return the words of a text in lower case."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def is_copied(said: str, question: str, references: tuple[str, ...]) -> bool:
     """Tell whether ``said`` is only sentences of the question, or all of it, which does not contain the answer."""
-    asked = f" {plain(question)} "
-    if not asked.strip() or any(f" {plain(reference)} " in asked for reference in references):
+    asked = f" {words_of(question)} "
+    if not asked.strip() or any(f" {words_of(reference)} " in asked for reference in references):
         return False
-    sentences = [words for part in re.split(r"[.?!\n]", said.replace(question, "\n")) if (words := plain(part))]
-    return len(plain(said).split()) > _COPIED and all(f" {words} " in asked for words in sentences)
+    sentences = [words for part in re.split(r"[.?!\n]", said.replace(question, "\n")) if (words := words_of(part))]
+    return len(words_of(said).split()) > _COPIED and all(f" {words} " in asked for words in sentences)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from itertools import accumulate
 
 from llm_as_judge.answers import algebra
-from llm_as_judge.answers.formulas import Tree, approximate, exact, num, parse, symbols
+from llm_as_judge.answers.formulas import Formula, approximate, exact, num, parse, symbols
 from llm_as_judge.answers.notation import clean, number, tight, unwrap
 from llm_as_judge.answers.units import UNITS, Unit, split_unit
 
@@ -53,18 +53,18 @@ class Value:
 
     text: str
     name: str = ""
-    tree: Tree | None = None
+    tree: Formula | None = None
     unit: Unit | None = None
     items: "tuple[Value, ...]" = ()
     brackets: str = ""
-    relation: tuple[str, Tree, Tree] | None = None
+    relation: tuple[str, Formula, Formula] | None = None
 
     @property
     def number(self) -> Fraction | None:
         return Fraction(self.tree[1]) if self.tree is not None and self.tree[0] == "num" else None
 
     @property
-    def bare(self) -> Tree | None:
+    def bare(self) -> Formula | None:
         """The formula as it would be without its unit."""
         return self.tree if self.tree is None or self.unit is None else _times(self.tree, 1 / self.unit.size)
 
@@ -104,14 +104,14 @@ def _quantity(plain: str) -> Value | None:
     return None if tree is None or symbols(tree) else Value(plain, tree=_times(tree, unit.size), unit=unit)
 
 
-def _written(plain: str) -> Tree | None:
+def _written(plain: str) -> Formula | None:
     """Read the number that is written as one; a fraction that is not in lowest terms as it is."""
     value = number(plain)
     tree = parse(plain) if value is not None and re.search(r"\d\s*/|^\W?\\frac", plain) else None
     return _denoted(tree) or (None if value is None else num(value))
 
 
-def _denoted(tree: Tree | None) -> Tree | None:
+def _denoted(tree: Formula | None) -> Formula | None:
     """Read what a formula denotes: its number if any; sums, products and fractions to be worked out as they are."""
     value = None if tree is None else exact(tree)
     if tree is None or value is None:
@@ -122,7 +122,7 @@ def _denoted(tree: Tree | None) -> Tree | None:
     return ("as", tree) if kind in ("add", "mul", "div") and not (reduced or scientific) else num(value)
 
 
-def _times(tree: Tree, factor: Fraction) -> Tree:
+def _times(tree: Formula, factor: Fraction) -> Formula:
     product = ("mul", num(factor), tree)
     value = exact(product)
     return product if value is None else num(value)
@@ -270,7 +270,7 @@ def _approximated(left: str, right: str) -> Value | None:
     return value if near is not None and shown is not None and rounds_to(near, shown, places) else None
 
 
-def as_fraction(tree: Tree) -> Fraction | None:
+def as_fraction(tree: Formula) -> Fraction | None:
     """Return the real number that a formula without symbols denotes, exact or as a float."""
     if (value := exact(tree)) is not None or symbols(tree):
         return value

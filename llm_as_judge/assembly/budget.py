@@ -9,7 +9,7 @@ from llm_as_judge.llm.client import Usage
 from llm_as_judge.runlog import LogReader
 
 
-def usage_of(log: LogReader) -> dict[str, Usage]:
+def logged_usage(log: LogReader) -> dict[str, Usage]:
     """Sum the usage of each model in all sessions of a run."""
     return {role: Usage(**counts) for role, counts in log.usage.items()}  # type: ignore[arg-type]
 
@@ -23,7 +23,7 @@ def budget(config: BudgetConfig, log: Path, usage: Callable[[], Mapping[str, Usa
     began = time.monotonic() - earlier.seconds
 
     def spent() -> str:
-        models = [*usage_of(earlier).values(), *usage().values()]
+        models = [*logged_usage(earlier).values(), *usage().values()]
         limits = {
             "max_cost": (config.max_cost, sum(model.cost for model in models)),
             "max_tokens": (config.max_tokens, sum(model.prompt_tokens + model.completion_tokens for model in models)),

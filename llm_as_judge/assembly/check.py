@@ -14,7 +14,7 @@ from pathlib import Path
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.code_tests import syntax_tree
 from llm_as_judge.data.dataset import Dataset
-from llm_as_judge.data.forms import PLAIN, Forms
+from llm_as_judge.data.forms import NO_MAPPING, Forms
 from llm_as_judge.data.reading import Faults, files_in, read, warn_untested
 from llm_as_judge.data.record import Record
 from llm_as_judge.errors import ConfigError, DataError, PromptRefused, SandboxFault, Untested
@@ -33,7 +33,7 @@ _UNANSWERED = "give answers (data.fields names their column), or set judge.funct
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class Rejected:
     """A rejected gold or an unreadable record; ``id`` is the problem's id, or the record's file and place."""
 
     id: str
@@ -46,11 +46,11 @@ class GoldReport:
 
     records: int
     golds: int
-    failures: tuple[Failure, ...]
+    failures: tuple[Rejected, ...]
 
 
 async def check_golds(
-    paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox, data: DataConfig = PLAIN
+    paths: Iterable[Path], dataset: Dataset | None, sandbox: Sandbox, data: DataConfig = NO_MAPPING
 ) -> GoldReport:
     """Judge the golds of every record in ``paths``. ``dataset`` None: records of any kind.
 
@@ -58,8 +58,8 @@ async def check_golds(
     """
     judge = Judge(OFFICIAL, None, sandbox)
     records = golds = 0
-    failures, untested = list[Failure](), list[Failure]()
-    checks: list[Awaitable[list[Failure]]] = []
+    failures, untested = list[Rejected](), list[Rejected]()
+    checks: list[Awaitable[list[Rejected]]] = []
     for file in [file for path in paths for file in files_in(path)]:
         before, forms = records, Forms(file, data)
         for place, record in read(file):
@@ -69,7 +69,7 @@ async def check_golds(
                     raise record
                 problem, answers = _parsed(dataset, forms, record, place)
             except DataError as error:
-                (untested if isinstance(error, Untested) else failures).append(Failure(place, str(error)))
+                (untested if isinstance(error, Untested) else failures).append(Rejected(place, str(error)))
             else:
                 golds += len(answers)
                 checks += [_check(judge, sandbox, problem, gold) for gold in answers]
@@ -78,7 +78,7 @@ async def check_golds(
                 failures += [failure for found in await asyncio.gather(*checks) for failure in found]
                 checks = []
             await asyncio.sleep(0)  # lets Ctrl-C through
-        failures += [Failure(str(file), "no records")] if records == before else []
+        failures += [Rejected(str(file), "no records")] if records == before else []
     failures += [failure for found in await asyncio.gather(*checks) for failure in found]
     failures += untested if len(untested) == records else []
     warn_untested([f"{failure.id}: {failure.reason}" for failure in untested])
@@ -144,17 +144,17 @@ async def prove_tests(sandbox: Sandbox, tests: str, entry_point: str, prelude: s
         )
 
 
-async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Failure]:
+async def _check_tests(sandbox: Sandbox, problem: Problem) -> list[Rejected]:
     """Say why the hidden tests of a code problem prove nothing or cannot run."""
     question, reference = problem.question, problem.reference
     try:
         await prove_tests(sandbox, reference.tests, question.entry_point or "", question.prelude)
     except (DataError, SandboxFault) as error:
-        return [Failure(problem.place, f"{question.id}: {error}")]
+        return [Rejected(problem.place, f"{question.id}: {error}")]
     return []
 
 
-async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[Failure]:
+async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) -> list[Rejected]:
     """Check that judge and public tests accept ``gold``. Tests that cannot run are left to ``_check_tests``."""
     question = problem.question
     try:
@@ -172,7 +172,7 @@ async def _check(judge: Judge, sandbox: Sandbox, problem: Problem, gold: str) ->
             result = await run_assert(sandbox.run_code, source, test, question.entry_point, question.prelude)
         if not result.passed:
             reasons.append(f"public test {test}: {result.error}, got {result.got}")
-    return [Failure(question.id, reason) for reason in reasons]
+    return [Rejected(question.id, reason) for reason in reasons]
 
 
 def _parsed(dataset: Dataset | None, forms: Forms, record: Record, place: str) -> tuple[Problem, tuple[str, ...]]:

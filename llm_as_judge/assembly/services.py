@@ -19,7 +19,7 @@ from llm_as_judge.embedded.server import own_server
 from llm_as_judge.judging.judge import OFFICIAL, RULES_ONLY, Judge
 from llm_as_judge.judging.own import AnyJudge, OwnJudge
 from llm_as_judge.llm.client import LLMClient, Usage
-from llm_as_judge.llm.places import Load
+from llm_as_judge.llm.concurrency import Load
 from llm_as_judge.rewards.custom import load_rewards
 from llm_as_judge.rewards.terms import RewardFunction
 from llm_as_judge.rl.rollout import RolloutParts

@@ -145,7 +145,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def names_in(given: Sequence[str] | None) -> list[str]:
+def split_names(given: Sequence[str] | None) -> list[str]:
     """Split an option's values at commas or spaces into unique names."""
     return list(dict.fromkeys(name for value in given or () for name in value.replace(",", " ").split()))
 

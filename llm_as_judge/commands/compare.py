@@ -159,7 +159,7 @@ def compare(
             }  # fmt: skip
             if wrong := [name for name, value in given.items() if value]:
                 raise ConfigError(f"--ablate trains its own policies: give it without {' and '.join(wrong)}")
-            result = cli.run(run_ablation(settings, cli.names_in(ablate), seeds or 3, progress=progress))
+            result = cli.run(run_ablation(settings, cli.split_names(ablate), seeds or 3, progress=progress))
         else:
             checkpoint = adapter.choose(settings)
             progress.say(cli.policy_name(checkpoint, settings))

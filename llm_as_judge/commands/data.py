@@ -22,7 +22,7 @@ Datasets = Annotated[
     list[str] | None,
     typer.Option("--datasets", metavar="NAME,...", help="Dataset names (default: mix.datasets of the settings)."),
 ]
-Raw = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of raw files.")]
+From = Annotated[Path, typer.Option("--raw", metavar="DIR", help="Folder of raw files.")]
 Fields = Annotated[
     str | None,
     typer.Option(
@@ -43,14 +43,14 @@ def _mix(path: Path | None, datasets: list[str] | None, **changes: Any) -> "Mix"
     from llm_as_judge.data.settings import load_settings
 
     if datasets is not None:
-        changes["datasets"] = [name for name in cli.names_in(datasets) if name != "none"]
+        changes["datasets"] = [name for name in cli.split_names(datasets) if name != "none"]
     return load_settings(path, changes)
 
 
 @app.command()
 def process(
     config: Settings = None,
-    raw: Raw = _RAW,
+    raw: From = _RAW,
     out: Out = _OUT,
     split: Annotated[
         str, typer.Option(metavar="plan-c|official", help="Own 5:1 split by question, or the published splits.")
@@ -124,7 +124,7 @@ def _ratios(text: str | None) -> dict[str, float] | None:
 @app.command()
 def check(
     config: Settings = None,
-    raw: Raw = _RAW,
+    raw: From = _RAW,
     datasets: Datasets = None,
     file: Annotated[
         list[Path] | None,
@@ -176,7 +176,7 @@ def check(
 
 
 @app.command()
-def download(config: Settings = None, raw: Raw = _RAW, datasets: Datasets = None, as_json: cli.AsJson = False) -> None:
+def download(config: Settings = None, raw: From = _RAW, datasets: Datasets = None, as_json: cli.AsJson = False) -> None:
     """Download raw files from the Hugging Face hub; resumes an interrupted download."""
     from llm_as_judge.data.download import download as run
     from llm_as_judge.views.terminal import TerminalProgress

@@ -163,7 +163,7 @@ def evaluate(
     if given and (wrong := [found for found in lint(given.text, prompt=given.prompt).findings if found.code == "W101"]):
         raise ConfigError(f"--workflow {workflow}: line {wrong[0].line}: {wrong[0].message}; give a workflow in Python")
     if datasets is not None:
-        data = sets_named(data or [TEST_SETS], cli.names_in(datasets))
+        data = sets_named(data or [TEST_SETS], cli.split_names(datasets))
     data = each_set(data or ())
     checkpoint = None if given else adapter.choose(settings)
 

@@ -18,7 +18,7 @@ from llm_as_judge.types import Domain
 if TYPE_CHECKING:
     from llm_as_judge.assembly.run_folder import Started
     from llm_as_judge.config.schema import Config
-    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.baselines import Method
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import Contrast
     from llm_as_judge.judging.calibration import Counts
@@ -32,7 +32,7 @@ class TrainResult:
     run: "Started"
     before: "Summary"
     after: "Summary"
-    baselines: "Sequence[Row]"
+    baselines: "Sequence[Method]"
     workflows: Mapping[str, Mapping[Domain, float]]  # accuracy of each workflow of the catalogue alone
     learned: Mapping[Domain, str]  # the named shape that the policy writes most; '' for another
     judge: "Counts | None"
@@ -69,7 +69,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
 
     If a launcher started several processes, this is rank 0; ``assembly.follow`` is the others.
     """
-    from llm_as_judge.assembly.budget import usage_of
+    from llm_as_judge.assembly.budget import logged_usage
     from llm_as_judge.assembly.training import open_training
     from llm_as_judge.evaluation import baselines
     from llm_as_judge.evaluation.summary import summarise
@@ -85,7 +85,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
         async with open_training(config, resume=resume, measured=True, progress=progress, ranks=ranks) as training:
             run, services, heldout = training.run, training.services, training.problems.heldout
             folder = run.folder
-            shapes = {"none": (), "single": (baselines.SINGLE_CALL,), "all": tuple(SHAPES)}[config.evaluation.baselines]
+            shapes = {"none": (), "single": (baselines.DIRECT,), "all": tuple(SHAPES)}[config.evaluation.baselines]
             shorter = f", then {len(shapes)} baselines on them (none: --set baselines=none)" if shapes else ""
             progress.say(f"{len(heldout)} held-out problems are solved before and after training{shorter}")
             before = await training.measure_untrained()
@@ -113,7 +113,7 @@ async def run_training(config: "Config", *, resume: bool = False, progress: Prog
                 problems=len(heldout),
                 steps=step,
                 sandbox=str(services.sandbox.describe()),
-                usage=usage_of(logged),
+                usage=logged_usage(logged),
                 seconds={**seconds, "all": time.monotonic() - begun},
                 contrast=Contrast.of(logged.steps),
             )
@@ -155,7 +155,7 @@ def train(
         raise
     if as_json:
         cli.print_json(result.as_json())
-    rows: dict[str, Summary | Row] = {"untrained policy": result.before, "trained policy": result.after}
+    rows: dict[str, Summary | Method] = {"untrained policy": result.before, "trained policy": result.after}
     console.print(terminal.result_table(rows | {row.name: row for row in result.baselines}, result.after.overall.n))
     console.print(terminal.gain_line(result.gain), highlight=False)
     console.print(f"Contrast: {result.contrast}", highlight=False)

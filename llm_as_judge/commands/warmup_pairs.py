@@ -84,7 +84,7 @@ class Pairs:
     def _source(self, question: Question, rng: Random) -> str:
         if own := [source for of, source in self._own if of == question.domain]:
             return rng.choice(own)
-        recipe, varied = recipes.draw(question.kind, rng, self._operators), self._varied
+        recipe, varied = recipes.draw_recipe(question.kind, rng, self._operators), self._varied
         head, executors = self.config.workflow.prefill, [*self.config.executors]
         write = partial(recipes.write, recipe, question.kind, rng, varied=varied, one_instruction=not varied)
         return write(class_first=head, executors=executors)

@@ -20,7 +20,7 @@ from llm_as_judge.errors import DataError
 #: Hub id, configuration, split -> its records.
 Fetch = Callable[[str, str, str], Sequence[Any]]
 #: Dataset and split, records written, total records.
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def fetch_from_hub(hub_id: str, config: str | None, split: str) -> Sequence[Any]
 
 
 def download(
-    raw: Path, names: Collection[str], *, fetch: Fetch = fetch_from_hub, progress: Progress = lambda *_: None
+    raw: Path, names: Collection[str], *, fetch: Fetch = fetch_from_hub, progress: OnProgress = lambda *_: None
 ) -> dict[str, Any]:
     """Fetch missing files; returns the facts of each new file.
 
@@ -76,7 +76,7 @@ def download(
     return {"files": files}
 
 
-def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, progress: Progress) -> dict[str, Any]:
+def _fetch(path: Path, name: str, split: str, source: Source, fetch: Fetch, progress: OnProgress) -> dict[str, Any]:
     theirs = source.splits[split].hub
     by_config = [fetch(source.hub, config, theirs) for config in source.configs]
     total = sum(len(records) for records in by_config)

@@ -42,15 +42,15 @@ SPELLINGS: Mapping[str, Sequence[str]] = {
     "dataset": ("source",),
     "context": ("passage", "article", "paragraph", "table", "body"),
 }
-NAMES = (
+FIELDS = (
     "problem", "answer", "type", "context", "id", "dataset", "unanswerable", "tests", "entry_point", "public_tests",
     "prelude", "options",
 )  # fmt: skip
 #: Fields that are read, with their names in the own format; of several for a name, the last one present counts.
-_READ = {key: name for name in NAMES for key in reversed((name, *SPELLINGS.get(name, ())))}
+_READ = {key: name for name in FIELDS for key in reversed((name, *SPELLINGS.get(name, ())))}
 _LETTERS = "ABCDEFGHIJ"  # of options that judges read
 #: Records of known forms, in built-in domains.
-PLAIN = DataConfig()
+NO_MAPPING = DataConfig()
 _PROBLEMS = ("prompt", "messages", "conversations")
 _ANSWERS = ("reward_model.ground_truth", "answer", "ground_truth", "solution", "completion")
 _CONTEXT = ("context", *SPELLINGS["context"])
@@ -71,11 +71,11 @@ class Forms:
     Raises ``ConfigError`` for fields that are not those of a problem.
     """
 
-    def __init__(self, file: Path, data: DataConfig = PLAIN) -> None:
+    def __init__(self, file: Path, data: DataConfig = NO_MAPPING) -> None:
         self._file, self._data, fields = file, data, data.fields
-        if unknown := next((name for name in fields if name not in NAMES), None):
-            hint = did_you_mean(unknown, NAMES)
-            raise ConfigError(f"data.fields: there is no field {unknown!r}; {hint}there are {', '.join(NAMES)}")
+        if unknown := next((name for name in fields if name not in FIELDS), None):
+            hint = did_you_mean(unknown, FIELDS)
+            raise ConfigError(f"data.fields: there is no field {unknown!r}; {hint}there are {', '.join(FIELDS)}")
         if fields and "problem" not in fields:
             raise ConfigError(f"data.fields: name the path of 'problem', got {dict(fields)}")
 
@@ -242,7 +242,7 @@ def spelt(record: Record) -> dict[str, Any]:
     return {name: record[key] for key, name in _READ.items() if record.get(key) is not None}
 
 
-def parse(record: Record, data: DataConfig = PLAIN) -> Problem:
+def parse(record: Record, data: DataConfig = NO_MAPPING) -> Problem:
     """Parse one record. Raises ``DataError`` that names what is missing or contradictory."""
     named = spelt(record)
     text, domain = named.get("problem"), named.get("type")

@@ -10,7 +10,7 @@ from typing import Any
 
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.files import check_whole
-from llm_as_judge.data.forms import PLAIN
+from llm_as_judge.data.forms import NO_MAPPING
 from llm_as_judge.data.problems import read_problems
 from llm_as_judge.data.process import INFO, SIDES
 from llm_as_judge.errors import DataError
@@ -20,7 +20,7 @@ from llm_as_judge.types import Domain, Problem
 _SHOWN = 300
 
 
-def inspect_file(path: Path, examples: int = 3, data: DataConfig = PLAIN) -> dict[str, Any]:
+def inspect_file(path: Path, examples: int = 3, data: DataConfig = NO_MAPPING) -> dict[str, Any]:
     """Describe the datasets in a file or folder, by name; one with several domains has an entry for each.
 
     Raises ``DataError`` with every bad record.

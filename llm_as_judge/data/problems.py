@@ -17,7 +17,7 @@ from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.registry import did_you_mean
 from llm_as_judge.data.dataset import OTHER
 from llm_as_judge.data.files import check_whole
-from llm_as_judge.data.forms import PLAIN, Forms
+from llm_as_judge.data.forms import NO_MAPPING, Forms
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
 from llm_as_judge.data.sampler import Quota
@@ -32,7 +32,7 @@ _SPLITS = ("train", "test", "dev", "val", "valid", "validation")
 TEST_SETS = Path("data/test")
 
 
-def read_problems(path: Path, data: DataConfig = PLAIN) -> list[Problem]:
+def read_problems(path: Path, data: DataConfig = NO_MAPPING) -> list[Problem]:
     """Read all problems of a file or folder, each with the name of its benchmark; ``data`` has fields and domains.
 
     Raises ``DataError`` that names every bad record found, also if ``path`` is part of an interrupted ``data process``.
@@ -70,7 +70,7 @@ def file_name(path: Path, dataset: str = "") -> str:
     return "" if re.sub(rf"_(?:{'|'.join(_SPLITS)})$", "", own) == dataset else own
 
 
-def measured_problems(path: Path, limit: int | None = None, data: DataConfig = PLAIN) -> list[Problem]:
+def measured_problems(path: Path, limit: int | None = None, data: DataConfig = NO_MAPPING) -> list[Problem]:
     """Read the distinct problems of a file or folder to measure on, or at most ``limit`` of them, spread over it.
 
     Copies of a problem are no further evidence: they are left out with a warning. They still count in the shares of

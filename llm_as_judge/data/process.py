@@ -17,7 +17,7 @@ from llm_as_judge.config.data import DataConfig
 from llm_as_judge.data.catalog import DATASETS
 from llm_as_judge.data.dataset import Dataset
 from llm_as_judge.data.files import replacing, write_lines
-from llm_as_judge.data.forms import PLAIN, Forms, to_record
+from llm_as_judge.data.forms import NO_MAPPING, Forms, to_record
 from llm_as_judge.data.reading import Faults, files_in, parsed
 from llm_as_judge.data.record import Record
 from llm_as_judge.data.sampler import Mixture
@@ -49,7 +49,7 @@ class Job:
     out: Path
     mode: SplitMode = "plan-c"
     custom: tuple[Path, ...] = ()
-    own: DataConfig = PLAIN
+    own: DataConfig = NO_MAPPING
     any_split: bool = False
     tell: Callable[[str], None] = lambda line: None
 

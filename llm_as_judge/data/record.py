@@ -15,7 +15,7 @@ from llm_as_judge.types import Problem, Question, Reference
 Record = Mapping[str, Any]
 
 
-def text_of(record: Record, key: str) -> str:
+def text_field(record: Record, key: str) -> str:
     """Return the non-empty string under ``key``, with line ends as LF (MBPP has CRLF and CR CR LF)."""
     value = record.get(key)
     if not isinstance(value, str) or not value.strip():
@@ -25,7 +25,7 @@ def text_of(record: Record, key: str) -> str:
 
 def optional_text(record: Record, key: str) -> str:
     """Return the string under ``key``, with line ends as LF; empty if absent or null."""
-    return text_of(record, key) if record.get(key) not in (None, "") else ""
+    return text_field(record, key) if record.get(key) not in (None, "") else ""
 
 
 def list_of(record: Record, key: str, kind: type = str) -> list[Any]:

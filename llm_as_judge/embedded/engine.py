@@ -25,7 +25,7 @@ _KEPT_PROMPTS = 128
 
 
 @dataclass(slots=True)
-class Request:
+class NanoRequest:
     """One sequence to continue. ``output`` grows until ``finish_reason`` is set."""
 
     prompt: list[int]
@@ -36,7 +36,7 @@ class Request:
     output: list[int] = field(default_factory=list)
     finish_reason: str = ""
     generator: torch.Generator | None = None
-    done: "Future[Request]" = field(default_factory=Future, compare=False)
+    done: "Future[NanoRequest]" = field(default_factory=Future, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class NanoEngine:
         self.reach: int = config["conv_L_cache"] - 1  # past inputs that a convolution needs
         self.taps = torch.zeros(kinds.count(False), rows, self.reach, self.width)
         self._filled = lru_cache(_KEPT_PROMPTS)(self._forward)
-        self.active: list[Request] = []
+        self.active: list[NanoRequest] = []
         self.last = torch.zeros(rows, dtype=torch.long)
         self.position = torch.zeros(rows, dtype=torch.long)
 
@@ -180,7 +180,7 @@ class NanoEngine:
         return F.linear(self._rms(rows, self.norm), self.embedding)[: len(x)]
 
     @staticmethod
-    def _sample(logits: Tensor, requests: list[Request]) -> Tensor:
+    def _sample(logits: Tensor, requests: list[NanoRequest]) -> Tensor:
         """Sample ids [n]: greedy at temperature 0, else the Gumbel trick on the logits after temperature and top-p."""
         chosen = logits.argmax(-1)
         warm = [i for i, r in enumerate(requests) if r.temperature > 0]
@@ -203,7 +203,7 @@ class NanoEngine:
         return self.slots - len(self.active)
 
     @torch.inference_mode()
-    def admit(self, requests: list[Request]) -> list[Request]:
+    def admit(self, requests: list[NanoRequest]) -> list[NanoRequest]:
         """Prefill up to ``free`` requests; returns those that ended with their first token."""
         first, logits = len(self.active), []
         for slot, r in enumerate(requests, start=first):
@@ -220,13 +220,13 @@ class NanoEngine:
         return self._record(first, self._sample(torch.stack(logits), requests))
 
     @torch.inference_mode()
-    def step(self) -> list[Request]:
+    def step(self) -> list[NanoRequest]:
         """Decode one token for every active row; returns the requests that ended."""
         chosen = self._sample(self._decode(), self.active)
         self.position[: len(self.active)] += 1
         return self._record(0, chosen)
 
-    def _record(self, first: int, chosen: Tensor) -> list[Request]:
+    def _record(self, first: int, chosen: Tensor) -> list[NanoRequest]:
         self.last[first : first + len(chosen)] = chosen
         ended = []
         for slot, token in reversed(list(enumerate(chosen.tolist(), start=first))):

@@ -22,7 +22,7 @@ import torch
 from aiohttp import web
 from pydantic import Field
 
-from llm_as_judge.embedded.engine import NanoEngine, Request
+from llm_as_judge.embedded.engine import NanoEngine, NanoRequest
 from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.llm import protocol
 from llm_as_judge.llm.protocol import Body, Message, RequestError, body_of, checked
@@ -49,17 +49,17 @@ class Batcher:
 
     def __init__(self, engine: NanoEngine) -> None:
         self.engine = engine
-        self._queue: queue.Queue[Request] = queue.Queue()
+        self._queue: queue.Queue[NanoRequest] = queue.Queue()
         threading.Thread(target=self._work, daemon=True, name="engine").start()
 
-    async def complete(self, request: Request) -> Request:
+    async def complete(self, request: NanoRequest) -> NanoRequest:
         self._queue.put(request)
         return await asyncio.wrap_future(request.done)
 
     def _work(self) -> None:
         active = self.engine.active
         while True:
-            batch = list[Request]()
+            batch = list[NanoRequest]()
             if not active:
                 batch.append(self._queue.get())
                 time.sleep(0.002)  # requests of one step arrive together: a short wait makes one prefill of many
@@ -108,7 +108,7 @@ class Service:
         prompt, seed = self._prompt(body.messages), body.seed
         limit = body.max_completion_tokens or body.max_tokens or DEFAULT_MAX_TOKENS
         seeds = [None if seed is None else (seed + i) % 2**63 for i in range(body.n)]
-        waiting = (Request(prompt, limit, body.temperature, body.top_p, own) for own in seeds)
+        waiting = (NanoRequest(prompt, limit, body.temperature, body.top_p, own) for own in seeds)
         requests = await asyncio.gather(*map(self.batcher(body.model).complete, waiting))
         choices = [
             {

@@ -22,16 +22,16 @@ from llm_as_judge.rl.rollout import RolloutParts
 from llm_as_judge.types import DOMAINS, Domain, Group, Kind, Problem, Question, in_order
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
-SINGLE_CALL = "direct"
+DIRECT = "direct"
 ORACLE, DATASET_ORACLE = "per-domain oracle", "per-dataset oracle"
 #: What divides the questions that may have different shapes.
 Key = Callable[[Question], str]
 #: Opens the ledger of a method, named by what decides its records.
-Log = Callable[[str, Sequence[str]], AbstractContextManager[Ledger | None]]
+Opener = Callable[[str, Sequence[str]], AbstractContextManager[Ledger | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Method:
     """One method on all problems; tokens, cost and seconds are means over workflows without infrastructure faults."""
 
     name: str
@@ -55,7 +55,7 @@ class Row:
         return {**shares, **score, "datasets": as_json(self.datasets), **costs, "without_operators": self.idle}
 
 
-def row(name: str, groups: Sequence[Group], shape: Mapping[str, str] | None = None) -> Row:
+def row(name: str, groups: Sequence[Group], shape: Mapping[str, str] | None = None) -> Method:
     """Make a row of some rollouts for each problem."""
     shares = right(groups)
     domains = {domain: estimate(right(own)) for domain, own in divided(groups, "domain").items()}
@@ -65,7 +65,7 @@ def row(name: str, groups: Sequence[Group], shape: Mapping[str, str] | None = No
     costs = [mean([getattr(r, kind) for r in ran]) for kind in ("tokens", "cost", "seconds")]
     costs.append(mean([float(not rollout.execution.calls) for rollout in ran]))
     costs.append(mean([float(rollout.execution.outcome != "invalid") for rollout in ran]))
-    return Row(name, shape or {}, shares, estimate(shares), mean_score(groups), domains, datasets, answered, *costs)
+    return Method(name, shape or {}, shares, estimate(shares), mean_score(groups), domains, datasets, answered, *costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +102,18 @@ class Matrix:
         found = dict.fromkeys(key(group.problem.question) for group in self.problems)
         return {of: max(self.evaluations, key=lambda shape: worth(shape, of)) for of in found}
 
-    def row(self, name: str, shape: Mapping[str, str], key: Key = attrgetter("domain")) -> Row:
+    def row(self, name: str, shape: Mapping[str, str], key: Key = attrgetter("domain")) -> Method:
         """Make a row of the given shape of each group of problems."""
         shapes = [shape[key(group.problem.question)] for group in self.problems]
         return row(name, [self.evaluations[of][place] for place, of in enumerate(shapes)], shape)
 
-    def everywhere(self, name: str, shape: str) -> Row:
+    def everywhere(self, name: str, shape: str) -> Method:
         return self.row(name, dict.fromkeys(self.kinds, shape))
 
 
 async def measure(
     problems: Sequence[Problem], parts: RolloutParts, progress: Callable[[int, int], None] = lambda done, total: None,
-    shapes: Collection[str] = tuple(SHAPES), log: Log = lambda shape, texts: nullcontext(),
+    shapes: Collection[str] = tuple(SHAPES), log: Opener = lambda shape, texts: nullcontext(),
 ) -> Matrix:  # fmt: skip
     """Run every shape on every problem; ``log`` opens the ledger of each.
 
@@ -133,24 +133,24 @@ async def measure(
     return Matrix(dict(zip(shapes, await all_of(map(one, shapes)), strict=True)))
 
 
-def rows(matrix: Matrix) -> list[Row]:
+def rows(matrix: Matrix) -> list[Method]:
     """Return the baseline rows, or only the first if only that shape was measured; none for an empty matrix."""
     if not matrix.evaluations:
         return []
-    single = matrix.everywhere("single call everywhere", SINGLE_CALL)
-    if list(matrix.evaluations) == [SINGLE_CALL]:
+    single = matrix.everywhere("single call everywhere", DIRECT)
+    if list(matrix.evaluations) == [DIRECT]:
         return [single]
     everywhere = matrix.everywhere("best single workflow everywhere", matrix.best()[""])
     return [single, everywhere, random_policy(matrix), *oracles(matrix)]
 
 
-def oracles(matrix: Matrix) -> list[Row]:
+def oracles(matrix: Matrix) -> list[Method]:
     """Find the best shape of each domain and, if there are more datasets than domains, of each dataset."""
     found = [matrix.row(ORACLE, matrix.best(attrgetter("domain")))]
     best = matrix.best(attrgetter("dataset"))
     return [*found, matrix.row(DATASET_ORACLE, best, attrgetter("dataset"))] if len(best) > len(matrix.kinds) else found
 
 
-def random_policy(matrix: Matrix) -> Row:
+def random_policy(matrix: Matrix) -> Method:
     """Compute the expected accuracy of a shape drawn uniformly for each problem."""
     return row("random policy", matrix.problems, dict.fromkeys(matrix.kinds, "any"))

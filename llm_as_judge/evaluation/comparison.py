@@ -14,7 +14,8 @@ from operator import attrgetter
 from random import Random
 from typing import Any, Literal
 
-from llm_as_judge.evaluation.baselines import DATASET_ORACLE, ORACLE, Log, Matrix, Row, oracles, random_policy, row
+from llm_as_judge.evaluation import baselines
+from llm_as_judge.evaluation.baselines import Matrix, Method, Opener, oracles, random_policy, row
 from llm_as_judge.evaluation.evaluate import Given, evaluate
 from llm_as_judge.evaluation.intervals import Estimate, paired_difference
 from llm_as_judge.evaluation.voting import DRAFTS
@@ -26,7 +27,7 @@ SINGLE_CALL = "single call (IO)"
 UNTRAINED, WARMED_UP, TRAINED = "untrained policy", "after the warm-up", "trained policy"
 CONSTANT, SELF_CONSISTENCY = "best constant answer per dataset", "self-consistency"
 BEST_SINGLE, PROBLEM_ORACLE = "best single workflow on training problems", "per-problem oracle"
-BOUNDS = (ORACLE, DATASET_ORACLE, PROBLEM_ORACLE)
+BOUNDS = (baselines.ORACLE, baselines.DATASET_ORACLE, PROBLEM_ORACLE)
 
 #: The shapes that AFlow's search starts from.
 FIRST_ROUND: Mapping[Kind, str] = {"math": "direct", "code": "code", "qa": "direct"}
@@ -47,7 +48,7 @@ SINGLE, BY_DOMAIN, RANDOM = "single call", "best workflow of each domain on trai
 class Compared:
     """``difference``: the policy minus this row, paired by problem; None for the policy itself."""
 
-    row: Row
+    row: Method
     difference: Estimate | None
 
     @property
@@ -62,7 +63,7 @@ class Compared:
 
 
 def compare(
-    matrix: Matrix | None, policies: Mapping[str, Sequence[Group]], best: str, further: Sequence[Row] = ()
+    matrix: Matrix | None, policies: Mapping[str, Sequence[Group]], best: str, further: Sequence[Method] = ()
 ) -> list[Compared]:
     """Build the rows in the order of the table. The last of ``policies`` is what the others are compared with; ``best``
     is the shape with the highest accuracy on training problems; ``further`` are rows that are not from the matrix. A
@@ -79,7 +80,7 @@ def compare(
     return [Compared(one, None if one is last else paired_difference(last.by_problem, one.by_problem)) for one in made]
 
 
-def problem_oracle(matrix: Matrix) -> Row:
+def problem_oracle(matrix: Matrix) -> Method:
     """Choose the cheapest correct shape of each problem, or the cheapest of the best score if none is correct."""
 
     def cost(rollout: Rollout) -> tuple[bool, bool, float, int]:
@@ -90,17 +91,17 @@ def problem_oracle(matrix: Matrix) -> Row:
     return row(PROBLEM_ORACLE, best, dict.fromkeys(matrix.kinds, "any"))
 
 
-def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Row]:
+def front(compared: Sequence[Compared], kind: Literal["tokens", "cost"]) -> list[Method]:
     """Find the Pareto front by accuracy and cost, cheapest first, without the bounds and what solves nothing."""
     scored = [c.row for c in compared if not c.bound and c.row.overall.n and c.row.overall.value]
-    found: list[Row] = []
+    found: list[Method] = []
     for one in sorted(scored, key=lambda row: (getattr(row, kind), -row.overall.value)):
         if not found or one.overall.value > found[-1].overall.value:
             found.append(one)
     return found
 
 
-async def chosen_rows(training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Log) -> list[Row]:
+async def chosen_rows(training: Matrix, problems: Sequence[Problem], parts: RolloutParts, log: Opener) -> list[Method]:
     """Return the rows on ``problems``; a domain without training problems gets the shape ``answer``."""
     domains = {problem.question.domain: problem.question.kind for problem in problems}
     shapes = list(training.evaluations)

@@ -22,7 +22,7 @@ from llm_as_judge.assembly.services import open_services
 from llm_as_judge.config.data import DataConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
-from llm_as_judge.data.forms import PLAIN, parse
+from llm_as_judge.data.forms import NO_MAPPING, parse
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.rewards.functions import Background
 from llm_as_judge.rl.rollout import RolloutParts, completed, conclude, run_attempt, to_repair
@@ -30,10 +30,10 @@ from llm_as_judge.types import Attempt, Completion, Problem, Rollout
 
 #: Column of a row with the whole problem, as JSON in the project's own format.
 RECORD = "record"
-Row = Mapping[str, Any]
+DataRow = Mapping[str, Any]
 
 
-def problem_of(row: Row, data: DataConfig = PLAIN) -> Problem:
+def problem_of(row: DataRow, data: DataConfig = NO_MAPPING) -> Problem:
     """Read a row's problem: its ``record``, or the row itself in the project's own format. Raises ``DataError``."""
     if RECORD not in row:
         return parse(row, data)
@@ -59,7 +59,7 @@ class Scorer:
         self._open: _Services | None = None
 
     async def score(
-        self, row: Row, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None,
+        self, row: DataRow, text: str, *, finish_reason: Literal["stop", "length"] = "stop", seed: int | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> Rollout:  # fmt: skip
         """Run, judge and reward ``text``, the policy's whole reply, on the problem of ``row``.
@@ -73,7 +73,7 @@ class Scorer:
         return ended
 
     async def turn(
-        self, row: Row, text: str, finish_reason: Literal["stop", "length"], seed: int | None,
+        self, row: DataRow, text: str, finish_reason: Literal["stop", "length"], seed: int | None,
         attempts: Sequence[Attempt] = (), last: bool = False,
     ) -> Rollout | Attempt:  # fmt: skip
         """Do as ``score``; if the policy may repair the workflow and it is not the ``last``, return the failed attempt.

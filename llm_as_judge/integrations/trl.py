@@ -21,7 +21,7 @@ from llm_as_judge.policy.weights import load_tokenizer
 from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Rollout
 
-Message = dict[str, str]
+ChatMessage = dict[str, str]
 
 
 def dataset(config: Config, count: int | None = None) -> Any:
@@ -44,7 +44,7 @@ class WorkflowReward:
         self._eos = load_tokenizer(locate_weights(self.scorer.config.base_model.path)).eos_token_id
 
     async def __call__(
-        self, prompts: Sequence[str | Sequence[Message]], completions: Sequence[str | Sequence[Message]], *,
+        self, prompts: Sequence[str | Sequence[ChatMessage]], completions: Sequence[str | Sequence[ChatMessage]], *,
         completion_ids: Sequence[Sequence[int]] | None = None, trainer_state: Any = None,
         log_metric: Callable[[str, float], None] | None = None,
         log_extra: Callable[[str, list[Any]], None] | None = None, **columns: Sequence[Any],

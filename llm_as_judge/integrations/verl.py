@@ -25,7 +25,7 @@ from llm_as_judge.types import Attempt
 AGENT = "llm_as_judge"
 
 
-class Scores:
+class Actor:
     """The executor, sandbox and judge of all rollouts of a cluster: Ray runs one of these."""
 
     def __init__(self, config: str, overrides: Sequence[str] = ()) -> None:

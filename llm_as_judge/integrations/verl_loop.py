@@ -13,7 +13,7 @@ from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register
 from verl.utils.profiler import simple_timer
 
 from llm_as_judge.errors import InfrastructureError
-from llm_as_judge.integrations.verl import AGENT, Scores
+from llm_as_judge.integrations.verl import AGENT, Actor
 from llm_as_judge.types import Attempt
 
 
@@ -21,7 +21,7 @@ from llm_as_judge.types import Attempt
 def _scores(config: str, overrides: tuple[str, ...]) -> Any:
     """Return the cluster's actor. The first worker starts it, Ray again if it crashes, and it ends with that worker."""
     options = {"max_concurrency": 10_000, "max_restarts": -1, "max_task_retries": -1, "get_if_exists": True}
-    return ray.remote(Scores).options(name=" ".join((AGENT, config, *overrides)), **options).remote(config, overrides)
+    return ray.remote(Actor).options(name=" ".join((AGENT, config, *overrides)), **options).remote(config, overrides)
 
 
 @register(AGENT)

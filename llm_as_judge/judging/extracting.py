@@ -12,7 +12,7 @@ from llm_as_judge.answers.code import blocks
 from llm_as_judge.answers.extraction import statement, visible
 from llm_as_judge.answers.nonanswers import EDGES
 from llm_as_judge.answers.notation import clean, number, tight
-from llm_as_judge.answers.typed import numbers_in, plain
+from llm_as_judge.answers.typed import numbers_in, words_of
 from llm_as_judge.judging import prompts
 from llm_as_judge.judging.asking import json_objects, without_thinking
 from llm_as_judge.judging.prompts import fence
@@ -59,7 +59,7 @@ def is_part(copy: str, reply: str) -> bool:
     shown = visible(reply)
     for pattern, new in _SAME:
         copy, shown = (re.sub(pattern, new, text) for text in (copy, shown))
-    words = plain(copy).split()
+    words = words_of(copy).split()
     if not words or len(words) > LONGEST_COPY:
         return False
     if (value := number(clean(copy))) is not None and Fraction(value) in numbers_in(shown):
@@ -73,7 +73,7 @@ def is_part(copy: str, reply: str) -> bool:
         return True
     if re.search(r"\d", copy):
         return len(words) > 1 and _tokens(re.sub(r"(?<=\d)-(?=\d)", " ", said)) <= _tokens(told)
-    return set(words) <= set(plain(shown).split())
+    return set(words) <= set(words_of(shown).split())
 
 
 def _tokens(text: str) -> Counter[str]:

@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeVar
 
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import Cause, PromptRefused, ProviderError, RequestRefused
-from llm_as_judge.llm.places import Load, Places
+from llm_as_judge.llm.concurrency import Load, Places
 from llm_as_judge.types import Exchange
 
 T = TypeVar("T")

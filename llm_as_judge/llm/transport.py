@@ -24,7 +24,7 @@ from llm_as_judge.config.endpoints import ServerConfig
 from llm_as_judge.config.fields import is_address
 from llm_as_judge.errors import Cause, ConfigError, PromptRefused, ProviderError, RequestRefused, without_key
 from llm_as_judge.llm.client import EMPTY_CURE, Failure
-from llm_as_judge.llm.places import Places
+from llm_as_judge.llm.concurrency import Places
 
 logger = logging.getLogger(__name__)
 

@@ -53,7 +53,7 @@ def own_name(name: str) -> str:
     return next((own for own, other in PUBLISHED.items() if name in other.names), name)
 
 
-def completed(operator: str, arguments: Mapping[str, Any], question: Question) -> dict[str, Any]:
+def filled_in(operator: str, arguments: Mapping[str, Any], question: Question) -> dict[str, Any]:
     """Complete arguments by what a published form leaves out: the question's problem, an empty instruction."""
     if not any(set(form) == arguments.keys() for form in published(operator).forms):
         return dict(arguments)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from llm_as_judge.answers.code import PROGRAM, defines, defining_block, is_name
 from llm_as_judge.operators.base import Operator, Toolbox, result
-from llm_as_judge.operators.reading import chosen_letter, field, truth
+from llm_as_judge.operators.replies import chosen_index, field, truth
 from llm_as_judge.sandbox.public_test import first_failure
 
 _MOST_SOLUTIONS = 26
@@ -229,7 +229,7 @@ def _signature(entry_point: str, text: str) -> str:
 async def _choice(operator: Operator, texts: list[str], problem: str) -> int | None:
     lettered = "\n".join(f"{chr(ord('A') + i)}: {text}" for i, text in enumerate(texts))
     prompt = operator.tools.prompts.ensemble.format(problem=problem, listing=lettered)
-    return chosen_letter(await operator.tools.ask(operator.NAME, prompt), len(texts))
+    return chosen_index(await operator.tools.ask(operator.NAME, prompt), len(texts))
 
 
 def _texts(solutions: list[Any]) -> list[str]:

@@ -20,7 +20,7 @@ from llm_as_judge.errors import ConfigError, refusing
 from llm_as_judge.policy.attention import ATTENTION, DECODE, KeyValue
 from llm_as_judge.policy.exactness import apart, plain_logprobs, tolerance
 from llm_as_judge.policy.forward import logits_of, next_logits, replayable
-from llm_as_judge.policy.local import draw, refuse
+from llm_as_judge.policy.local import draw, refuse_unsupported
 from llm_as_judge.policy.packed import PackedLinears
 from llm_as_judge.policy.prefill import forwarded
 from llm_as_judge.policy.sampling import Sampling
@@ -94,7 +94,7 @@ class Answerer:
         self._cache = Cache(rows)
         self._live: list[Request] = []  # each in the row of its place
         self._filled = lru_cache(_KEPT_PROMPTS)(self._prefill)
-        refuse(model.base.config, self.context)
+        refuse_unsupported(model.base.config, self.context)
         self._check()
         if model.base.device.type == "cpu":
             self.sizes = self._equal_sizes()

@@ -33,7 +33,7 @@ class LocalEngine:
     def __init__(self, policy: Policy, tokenizer: Any) -> None:
         self._policy, self._tokenizer = policy, tokenizer
         self.version = 0
-        refuse(policy.base.config)
+        refuse_unsupported(policy.base.config)
 
     def sync(self, policy: object, version: int) -> None:
         """Record the version; the weights are the trainer's own."""
@@ -52,7 +52,7 @@ class LocalEngine:
             return []
         if any(len(p) == 0 for p in prompts):
             raise ValueError("a prompt must have at least one token")
-        refuse(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
+        refuse_unsupported(self._policy.base.config, max(map(len, prompts)) + max_new_tokens)
         noise = torch.Generator().manual_seed(seed)
         needed = [len(p) + n * max_new_tokens for p in prompts]
         found: dict[tuple[int, int], Completion] = {}
@@ -153,7 +153,7 @@ def repack(live: Tensor) -> tuple[Tensor, Tensor] | None:
     return prompts[:, None] * live.shape[1] + torch.where(real, order, order[:, :1]), real
 
 
-def refuse(config: Any, longest: int = 0) -> None:
+def refuse_unsupported(config: Any, longest: int = 0) -> None:
     """Raise ``ConfigError`` for models whose attention this engine does not support."""
     if reason := why_not_attention(config.get_text_config(), longest):
         raise ConfigError(f"generation.engine=local: {reason}; set generation.engine=vllm")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused, is_out_of_memory
 from llm_as_judge.llm.client import Server
-from llm_as_judge.llm.places import Places
+from llm_as_judge.llm.concurrency import Places
 from llm_as_judge.policy.answering import Answerer, Request
 from llm_as_judge.policy.chat import message_ids, messages_for
 from llm_as_judge.policy.device import on_device

@@ -54,7 +54,7 @@ class OwnServer:
                 stdin=subprocess.PIPE,
                 stdout=file,
                 stderr=file,
-                env=environment(engine, device),
+                env=server_environment(engine, device),
                 start_new_session=True,
             )
         self.stop = weakref.finalize(self, _end, self._process)
@@ -116,7 +116,7 @@ def command(config: Config, model: str, name: str, dtype: str) -> list[str]:
     return [*start, *(word for key, value in options.items() for word in (f"--{key}", str(value))), *engine.options]
 
 
-def environment(engine: EngineConfig, device: str) -> dict[str, str]:
+def server_environment(engine: EngineConfig, device: str) -> dict[str, str]:
     """Build the environment of the server: this process's, without a launcher's variables, with GPUs and API key."""
     kept = {name: value for name, value in os.environ.items() if not _LAUNCHERS.fullmatch(name)}
     number = device.partition("cuda:")[2]
@@ -151,9 +151,9 @@ def keep(command: Sequence[str]) -> int:
 
     signal.signal(signal.SIGTERM, lambda *_: None)  # handled by the command, which does not inherit this handler
     other = command[0] != sys.executable  # PYTHONPATH is for this Python's packages only
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or not other}
+    server_environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or not other}
     try:
-        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
+        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=server_environment)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127

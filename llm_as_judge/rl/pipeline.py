@@ -28,7 +28,7 @@ from llm_as_judge.config.schema import TrainingConfig
 from llm_as_judge.data.sampler import DomainSampler
 from llm_as_judge.errors import DataError
 from llm_as_judge.events import PromptEvent, PromptTooLongEvent, StepReport
-from llm_as_judge.llm.places import Load
+from llm_as_judge.llm.concurrency import Load
 from llm_as_judge.policy.chat import Encoder
 from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.sampling import Sampling

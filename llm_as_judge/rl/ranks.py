@@ -164,7 +164,7 @@ def add_up_gradients(ranks: Ranks, parameters: Sequence[Tensor]) -> None:
             parameter.grad = grad.view_as(parameter)
 
 
-def spread(completions: Sequence[Completion], size: int) -> list[list[int]]:
+def divide(completions: Sequence[Completion], size: int) -> list[list[int]]:
     """Choose the completions of each of ``size`` ranks, by index, with about as many tokens on each.
 
     Completions of one prompt stay together to share it, unless there are fewer prompts than ranks.

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from llm_as_judge.events import Event, RolloutEvent, StepReport
-from llm_as_judge.llm.places import Load
+from llm_as_judge.llm.concurrency import Load
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.update import UpdateReport
 

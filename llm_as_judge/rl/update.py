@@ -23,7 +23,7 @@ from llm_as_judge.policy.sampling import PLAIN, Sampling
 from llm_as_judge.policy.scoring import Layout
 from llm_as_judge.rl.credit import CreditedGroup
 from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_loss
-from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, spread
+from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, divide
 from llm_as_judge.types import Completion
 
 
@@ -210,7 +210,7 @@ class Updater:
         """
         if not batch.rows:
             return UpdateReport()
-        shares = spread([row.completion for row in batch.rows], self.ranks.size)
+        shares = divide([row.completion for row in batch.rows], self.ranks.size)
         work = _Work(batch, shares, sampling, version)
         self.ranks.tell(work)
         return self._update(work)

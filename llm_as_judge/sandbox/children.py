@@ -128,7 +128,7 @@ def outcome_of(child: Child, ended: ExitReport | None, config: SandboxConfig) ->
     if isinstance(last, Mapping):
         claim = last.get("end")
         if claim in _CLAIMS:
-            return claim, cut(text(last.get("error")), KEPT_OF_ERROR)
+            return claim, cut(as_text(last.get("error")), KEPT_OF_ERROR)
         return "raised", "the run ended with a message that is no result"
     if isinstance(last, frames.FrameTooLong):
         return "output_limit", str(last)
@@ -150,6 +150,6 @@ def outcome_of(child: Child, ended: ExitReport | None, config: SandboxConfig) ->
     return "raised", f"the process {how} before it had a result"
 
 
-def text(value: object) -> str:
+def as_text(value: object) -> str:
     """Return ``value`` of an untrusted message if it is a string, else an empty string."""
     return value if isinstance(value, str) else ""

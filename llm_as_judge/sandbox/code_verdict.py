@@ -7,7 +7,7 @@ from typing import Any
 
 from llm_as_judge.errors import DataError
 from llm_as_judge.sandbox import limits
-from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, text
+from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, as_text
 from llm_as_judge.sandbox.program import as_function
 from llm_as_judge.sandbox.results import CodeOutcome, CodeVerdict
 from llm_as_judge.sandbox.split_plan import plan
@@ -85,7 +85,7 @@ async def _judge_apart(
 
     served, tested = await run(converse, 2, bool(tests["numpy"]))
     if tested.end.get("end") == "unsplittable":
-        return CodeVerdict(False, "raised", obstacle=text(tested.end.get("error"))), changed
+        return CodeVerdict(False, "raised", obstacle=as_text(tested.end.get("error"))), changed
     if not called and (tested.outcome in ("raised", "memory") or (ready and tested.outcome == "timeout")):
         error = f"the tests fail before they call {job['entry_point']!r}: {tested.error}"
         if tested.outcome != "timeout":

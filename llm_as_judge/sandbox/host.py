@@ -20,7 +20,7 @@ from typing import Any
 from llm_as_judge.config.schema import SandboxConfig, WorkflowConfig
 from llm_as_judge.errors import ConfigError, SandboxFault
 from llm_as_judge.files import cut
-from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, run_children, text
+from llm_as_judge.sandbox.children import ChildRun, Clock, Converse, as_text, run_children
 from llm_as_judge.sandbox.code_verdict import judge
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.sandbox.operator_calls import BudgetExceeded, CallOperator, OperatorService
@@ -96,7 +96,7 @@ class Sandbox:
             await children[0].receive()
 
         (run,) = await self._run(self._code_gate, converse, 1, False)
-        value, stdout = run.end.get("value") if run.outcome == "finished" else None, text(run.end.get("stdout"))
+        value, stdout = run.end.get("value") if run.outcome == "finished" else None, as_text(run.end.get("stdout"))
         return CodeResult(run.outcome, value, stdout, run.error, run.seconds, run.cpu_seconds)
 
     async def verdict(self, solution: str, tests: str, entry_point: str, *, prelude: str = "") -> CodeVerdict:

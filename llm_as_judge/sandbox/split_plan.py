@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from llm_as_judge.answers.code import BUILTINS, names_in, names_of, quiet_parse
 from llm_as_judge.errors import DataError
-from llm_as_judge.sandbox.guest.values import ATTRIBUTES
+from llm_as_judge.sandbox.guest.plain_data import ATTRIBUTES
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _GIVEN = ("__name__", "__file__")

@@ -19,7 +19,7 @@ from llm_as_judge.files import write_whole
 from llm_as_judge.types import Domain, in_order
 
 if TYPE_CHECKING:  # these import torch
-    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.baselines import Method
     from llm_as_judge.evaluation.comparison import Compared
 
 _COLOURS = {"math": "#1f77b4", "code": "#2ca02c", "qa": "#d62728", "all": "black"}
@@ -77,7 +77,7 @@ def learning_curve(
     _write(figure, path)
 
 
-def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Row]", path: Path) -> None:
+def comparison_chart(compared: "Sequence[Compared]", best: "Sequence[Method]", path: Path) -> None:
     """Plot accuracy against executor tokens, with the Pareto front as a line. Rows have numbers; bounds are hollow."""
     figure = Figure(figsize=(8.6, 5), layout="constrained")
     axes = figure.subplots()

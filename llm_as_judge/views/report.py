@@ -39,7 +39,7 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 def report_page(story: Story) -> str:
     """Render the whole page; the story must have a step."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"text": text, "code": code, "meaning": meaning, "recorded": recorded, "figure": figure}
+    environment.filters |= {"text": shown, "code": code, "meaning": meaning, "recorded": recorded, "figure": figure}
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     results = story.results
     ratios = story.log.run.settings.get("data", {}).get("domain_ratios", dict.fromkeys(DOMAINS, 1.0))
@@ -60,19 +60,19 @@ def report_page(story: Story) -> str:
         tables={name: list(lines.items())[:_ROWS] for name, lines in story.analysis.by.items() if lines},
         cells=line_cells,
         rollouts={"Best rollouts": story.best, "Worst rollouts": story.worst},
-        settings=text(json.dumps(story.log.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
+        settings=shown(json.dumps(story.log.run.settings, indent=2, ensure_ascii=False, default=str), 20_000),
         colours=Markup(HtmlFormatter(style="default").get_style_defs(".code")),
     )
 
 
-def text(value: Any, longest: int = _LONGEST) -> str:
+def shown(value: Any, longest: int = _LONGEST) -> str:
     """Shorten ``value``, with invisible characters named."""
     whole = cut(str(value), longest).replace("\r\n", "\n").encode("utf-8", "replace").decode()
     return _UNSEEN.sub(lambda found: f"\u27e8U+{ord(found[0]):04X}\u27e9", whole)
 
 
 def code(source: str) -> Markup:
-    return Markup(highlight(text(source), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
+    return Markup(highlight(shown(source), PythonLexer(stripnl=False), HtmlFormatter(nowrap=True)))
 
 
 def _tiles(story: Story) -> list[tuple[str, str, str]]:

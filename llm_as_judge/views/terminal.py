@@ -18,7 +18,7 @@ from llm_as_judge.types import Domain, in_order
 
 if TYPE_CHECKING:  # these import torch
     from llm_as_judge.evaluation.ablation import HeldOut, Worth
-    from llm_as_judge.evaluation.baselines import Row
+    from llm_as_judge.evaluation.baselines import Method
     from llm_as_judge.evaluation.comparison import Compared
     from llm_as_judge.evaluation.summary import Summary
     from llm_as_judge.events import StepReport
@@ -153,7 +153,7 @@ def validation_line(step: int, summary: "Summary") -> str:
     )
 
 
-def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
+def result_table(lines: "Mapping[str, Summary | Method]", problems: int) -> Table:
     """Make a table of accuracies in percent with 95 % intervals on the held-out problems."""
     title = f"Percent right on {problems} held-out problems [95 % interval],\nand executor tokens per problem"
     further, domains = _further(lines.values()), in_order(d for line in lines.values() for d in line.domains)
@@ -164,9 +164,9 @@ def result_table(lines: "Mapping[str, Summary | Row]", problems: int) -> Table:
     return table
 
 
-def _further(lines: "Iterable[Summary | Row]") -> "dict[str, Callable[[Summary | Row], str]]":
+def _further(lines: "Iterable[Summary | Method]") -> "dict[str, Callable[[Summary | Method], str]]":
     """Return columns for scores between 0 and 1, and for problems without a verdict, where there are any."""
-    lines, columns = list(lines), dict[str, Callable[["Summary | Row"], str]]()
+    lines, columns = list(lines), dict[str, Callable[["Summary | Method"], str]]()
     if any(line.score is not None for line in lines):
         columns["mean score"] = lambda line: interval(line.score)
     if any(line.overall.unscored for line in lines):

@@ -61,7 +61,7 @@ def line_cells(line: Line, executors: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RunStatus:
     """Current state of a run: its step of ``total`` (0: unknown), the time left, and figures by name."""
 
     run: str
@@ -76,7 +76,7 @@ class Look:
         return 0 < self.total <= self.step
 
 
-def look_at_log(reader: LogReader) -> Look:
+def look_at_log(reader: LogReader) -> RunStatus:
     """Read what is new in the log, and sum it up; figures are means over the last ``RECENT`` steps."""
     for _ in reader.new():
         pass
@@ -105,10 +105,10 @@ def look_at_log(reader: LogReader) -> Look:
     if reader.evals:
         figures["validation"] = f"step {reader.evals[-1].step}: {_shares(reader.evals[-1].scores)}"
     left = max(0, total - last) * pace if total else math.nan
-    return Look(reader.run.id, last, total, left, figures, f"means over the last {RECENT} steps; {reader.path}")
+    return RunStatus(reader.run.id, last, total, left, figures, f"means over the last {RECENT} steps; {reader.path}")
 
 
-def look_panel(look: Look) -> RenderableType:
+def look_panel(look: RunStatus) -> RenderableType:
     """Draw the state of a run, for a terminal of any width."""
     head = Table.grid(padding=(0, 1))
     left = "" if look.done or math.isnan(look.left_s) else f"{timedelta(seconds=round(look.left_s))} left"

@@ -59,7 +59,7 @@ def recipes(domain: Kind, operators: Collection[str]) -> Iterator[Recipe]:
         yield from (recipe for recipe in made if set(recipe.operators) <= set(operators))
 
 
-def draw(domain: Kind, rng: Random, operators: Collection[str]) -> Recipe:
+def draw_recipe(domain: Kind, rng: Random, operators: Collection[str]) -> Recipe:
     """Draw a random recipe: every operator after the first draft, except Test, makes it ``_RARER`` times as rare.
 
     There are few short recipes and many long ones, but a small policy learns the short ones first and rarely writes

@@ -153,7 +153,7 @@ class _Calls:
         operator = runner.operators.get(name)
         if operator is None:
             raise WorkflowError(f"there is no operator {name!r}; there are {', '.join(runner.operators)}")
-        arguments = _checked(name, catalog.signature(operator), catalog.completed(name, arguments, self.question))
+        arguments = _checked(name, catalog.signature(operator), catalog.filled_in(name, arguments, self.question))
         chosen, init = _chosen(name, operator, init, [*filter(None, runner.executors)])
         init = _checked(name, catalog.init_signature(operator), init)
         record = _Call(self, name, arguments, chosen)

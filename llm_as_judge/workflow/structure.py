@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from llm_as_judge.answers.code import LONGEST_PARSED, one_error, quiet_parse
 from llm_as_judge.workflow.lint.imports import Imports
-from llm_as_judge.workflow.lint.values import rounds
+from llm_as_judge.workflow.lint.variables import rounds
 
-Unit = tuple[str, str]  # count and operator, or count and a group in brackets
+Counted = tuple[str, str]  # count and operator, or count and a group in brackets
 
 
 class _Bare(ast.NodeTransformer):
@@ -64,8 +64,8 @@ def structure(tree: ast.Module, imports: Imports) -> tuple[str, str]:
         return "invalid", ""
 
 
-def _units(nodes: Iterable[ast.AST], operators: Mapping[str, str]) -> list[Unit]:
-    units: list[Unit] = []
+def _units(nodes: Iterable[ast.AST], operators: Mapping[str, str]) -> list[Counted]:
+    units: list[Counted] = []
     for node in nodes:
         for count, name in _node(node, operators):
             if units and units[-1][1] == name:
@@ -74,7 +74,7 @@ def _units(nodes: Iterable[ast.AST], operators: Mapping[str, str]) -> list[Unit]
     return units
 
 
-def _node(node: ast.AST, operators: Mapping[str, str]) -> list[Unit]:
+def _node(node: ast.AST, operators: Mapping[str, str]) -> list[Counted]:
     match node:
         case ast.For(iter=iterable, body=body) | ast.AsyncFor(iter=iterable, body=body):
             once = _units([iterable], operators)
@@ -101,7 +101,7 @@ def _number(first: str, second: str, sign: Callable[[int, int], int]) -> str:
     return "n" if "n" in (first, second) else str(sign(int(first), int(second)))
 
 
-def _times(count: str, units: list[Unit]) -> list[Unit]:
+def _times(count: str, units: list[Counted]) -> list[Counted]:
     if not units or count == "0":
         return []
     if len(units) > 1:
@@ -110,5 +110,5 @@ def _times(count: str, units: list[Unit]) -> list[Unit]:
     return [(_number(count, own, int.__mul__), name)]
 
 
-def _text(units: list[Unit]) -> str:
+def _text(units: list[Counted]) -> str:
     return ">".join(name if count == "1" else f"{count}x{name}" for count, name in units)

@@ -16,11 +16,11 @@ from tokenizers import Tokenizer
 from world import coding
 from world.generate import KINDS, asked, coding_task, maths_task, passage
 
-from llm_as_judge.embedded.engine import NanoEngine, Request
+from llm_as_judge.embedded.engine import NanoEngine, NanoRequest
 from llm_as_judge.embedded.server import EXECUTOR
 from llm_as_judge.evaluation.intervals import wilson_interval
 from llm_as_judge.operators.prompts import SHORT
-from llm_as_judge.operators.reading import field
+from llm_as_judge.operators.replies import field
 
 Case = tuple[str, Callable[[str], bool]]  # prompt and test of a reply
 
@@ -102,7 +102,7 @@ def cases(count: int, seed: int = 0) -> dict[str, list[Case]]:
     return found
 
 
-def generate(engine: NanoEngine, requests: Sequence[Request]) -> None:
+def generate(engine: NanoEngine, requests: Sequence[NanoRequest]) -> None:
     """Complete all ``requests``, shortest prompts first, so that rows of similar length are decoded together."""
     waiting = sorted(requests, key=lambda r: -len(r.prompt))
     while waiting or engine.active:
@@ -118,7 +118,7 @@ def measure(folder: Path, count: int) -> dict[str, tuple[int, int]]:
     engine = NanoEngine(folder)
 
     def ask(prompts: Sequence[str]) -> list[str]:
-        requests = [Request(chat_ids(tokenizer, p), 160) for p in prompts]
+        requests = [NanoRequest(chat_ids(tokenizer, p), 160) for p in prompts]
         generate(engine, requests)
         return [tokenizer.decode(q.output).strip() for q in requests]
 

@@ -197,7 +197,7 @@ def test_empty_replies_are_unscored_and_named_and_doctor_says_what_an_endpoint_l
 
 
 def test_unusable_workflows_for_a_warm_up_are_refused(cli: CommandLine) -> None:
-    source = recipes.write(recipes.draw("math", Random(0), OPERATORS), "math", Random(0))
+    source = recipes.write(recipes.draw_recipe("math", Random(0), OPERATORS), "math", Random(0))
     rows = [json.dumps({"domain": "math", "workflow": text}) for text in (source, f"import math\n\n{source}")]
     Path("own.jsonl").write_text("\n".join(rows), encoding="utf-8")
     for file, word in {"nowhere": "nowhere", "no-workflows.jsonl": "no-workflows", "own.jsonl": "'import math"}.items():

@@ -24,7 +24,7 @@ from transformers import Lfm2ForCausalLM
 
 from llm_as_judge.assembly.services import open_clients
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.embedded.engine import NanoEngine, Request
+from llm_as_judge.embedded.engine import NanoEngine, NanoRequest
 from llm_as_judge.embedded.server import EXECUTOR, MODEL_NAME, Batcher, own_server
 from llm_as_judge.errors import ProviderError
 
@@ -42,7 +42,7 @@ def prompts() -> list[list[int]]:
 
 def test_greedy_tokens_equal_transformers(reference: Lfm2ForCausalLM) -> None:
     for slots in (2, 8):
-        requests = [Request(p, 10) for p in prompts()]
+        requests = [NanoRequest(p, 10) for p in prompts()]
         generate(NanoEngine(EXECUTOR, slots=slots, max_length=128), requests)
         for request in requests:
             expected, ended = greedy(reference, request.prompt, 10), len(request.output)
@@ -58,7 +58,7 @@ def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) 
     shapes = [([draw.randrange(5, 1400) for _ in range(length)], i) for i, length in enumerate(lengths)]
     sample, seen = NanoEngine._sample, {}
 
-    def recorded(logits: torch.Tensor, requests: list[Request]) -> torch.Tensor:
+    def recorded(logits: torch.Tensor, requests: list[NanoRequest]) -> torch.Tensor:
         for row, request in zip(logits, requests, strict=True):
             key = request.seed, len(request.output)
             assert torch.equal(seen.setdefault(key, row.clone()), row)
@@ -67,8 +67,8 @@ def test_logits_are_the_same_bits_in_any_batch(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(NanoEngine, "_sample", staticmethod(recorded))
     engine = NanoEngine(EXECUTOR)
 
-    def wanted() -> list[Request]:
-        return [Request(prompt, 12, temperature=1.5, seed=seed) for prompt, seed in shapes]
+    def wanted() -> list[NanoRequest]:
+        return [NanoRequest(prompt, 12, temperature=1.5, seed=seed) for prompt, seed in shapes]
 
     for request in wanted():
         generate(engine, [request])
@@ -96,7 +96,7 @@ def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatc
     engine = NanoEngine(EXECUTOR, slots=4)
 
     def outputs() -> list[list[int]]:
-        requests = [Request([7, 8, 9] * 30, 6, temperature=1.0, seed=seed) for seed in range(6)]
+        requests = [NanoRequest([7, 8, 9] * 30, 6, temperature=1.0, seed=seed) for seed in range(6)]
         generate(engine, requests)
         return [request.output for request in requests]
 
@@ -108,7 +108,7 @@ def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_conte
         code, reply = post(f"{address}/chat/completions", ask(messages=[{"role": "user", "content": "7" * count}]))
         assert code == status, reply
     assert "the prompt has 1024 tokens; this model reads at most 1023" in reply["error"]["message"]
-    request = Request([5] * 12, 100)
+    request = NanoRequest([5] * 12, 100)
     generate(NanoEngine(EXECUTOR, slots=1, max_length=16), [request])
     assert len(request.output) <= 4
 
@@ -160,11 +160,11 @@ def test_any_input_gets_a_reply_or_the_reason(address: str, changes: dict[str, A
 async def test_a_failure_in_the_engine_fails_only_the_requests_concerned() -> None:
     engine = NanoEngine(EXECUTOR, slots=8, max_length=128)
     batcher = Batcher(engine)
-    good = asyncio.create_task(batcher.complete(Request([5, 6, 7], 100)))
+    good = asyncio.create_task(batcher.complete(NanoRequest([5, 6, 7], 100)))
     while not engine.active:
         await asyncio.sleep(0.001)
     with pytest.raises(IndexError):
-        await batcher.complete(Request([10**9], 1))  # no such token
+        await batcher.complete(NanoRequest([10**9], 1))  # no such token
     assert (await good).finish_reason
 
 

@@ -23,7 +23,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.config.schema import Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.evaluation.ablation import PARTS, difference, without, worths
-from llm_as_judge.evaluation.baselines import ORACLE, Matrix, Row, measure, row, rows
+from llm_as_judge.evaluation.baselines import ORACLE, Matrix, Method, measure, row, rows
 from llm_as_judge.evaluation.comparison import (
     BEST_SINGLE,
     CONSTANT,
@@ -221,7 +221,7 @@ MATRIX = matrix(direct=  (True,  False, False, False),
                 answer_vote=    (False, False, True,  True))  # fmt: skip
 
 
-def by_name(made: Matrix) -> dict[str, Row]:
+def by_name(made: Matrix) -> dict[str, Method]:
     return {row.name: row for row in rows(made)}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from helpers.processes import free_port
 from llm_as_judge.config.loading import load_config
-from llm_as_judge.policy.vllm_server import command, environment
+from llm_as_judge.policy.vllm_server import command, server_environment
 
 PYTHON = os.environ.get("VLLM_PYTHON", "")
 START_S = 300
@@ -34,7 +34,7 @@ class Server:
     def start(self) -> None:
         config = load_config("config/embedded.yaml", [f"engine.python={PYTHON}", "lora_rank=64", OPTIONS])
         words = [*command(config, self.model, self.name, "float32"), "--port", str(self.port)]
-        kept = {name: value for name, value in environment(config.engine, "cpu").items() if name != "PYTHONPATH"}
+        kept = {name: value for name, value in server_environment(config.engine, "cpu").items() if name != "PYTHONPATH"}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 words, env={**kept, **QUIET}, stdout=log, stderr=log, start_new_session=True

@@ -22,7 +22,7 @@ from llm_as_judge.config.loading import locate_weights
 from llm_as_judge.errors import InfrastructureError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import Scorer, problem_of
-from llm_as_judge.integrations.verl import Scores, export
+from llm_as_judge.integrations.verl import Actor, export
 from llm_as_judge.types import Attempt
 from llm_as_judge.workflow.shapes import SHAPES, workflow
 
@@ -38,7 +38,7 @@ def record(executor: Knowing, config: Loads) -> str:
 
 
 async def test_turns_are_the_cores(executor: Knowing, config: Loads, overrides: list[str], record: str) -> None:
-    scores = Scores(EMBEDDED, [*overrides, "repairs=1"])
+    scores = Actor(EMBEDDED, [*overrides, "repairs=1"])
     told = await scores.turn(record, TEXTS[2], "stop", ("p", 0))
     assert isinstance(told, Attempt) and "no class Workflow" in told.told
     found: list[Any] = [await scores.turn(record, text, "stop", ("p", i), last=True) for i, text in enumerate(TEXTS)]
@@ -54,7 +54,7 @@ async def test_an_outage_is_waited_for_and_never_scored(
     executor: Knowing, overrides: list[str], record: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("llm_as_judge.rl.rollout._FIRST_WAIT_S", 0.1)
-    scores = Scores(EMBEDDED, [*overrides, "patience_s=1", "mask_truncated_completions=true"])
+    scores = Actor(EMBEDDED, [*overrides, "patience_s=1", "mask_truncated_completions=true"])
 
     places = itertools.count()
 

@@ -20,7 +20,7 @@ from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError
 from llm_as_judge.integrations.rows import training_rows
 from llm_as_judge.integrations.score import Scorer
-from llm_as_judge.integrations.verl import Scores
+from llm_as_judge.integrations.verl import Actor
 from llm_as_judge.judging.grading import Ranking, read_rubric
 from llm_as_judge.judging.own import OwnJudge
 from llm_as_judge.llm.client import LLMClient
@@ -159,7 +159,7 @@ async def test_a_rubric_decides_in_training_evaluations_and_other_engines(served
     with closing(Scorer(config)) as scorer:
         rollout = await scorer.score(row, SINGLE_CALL)
     assert (rollout.verdict.tier, rollout.reward.terms["correctness"]) == ("rubric", 2.5)
-    scores = Scores(EMBEDDED, [*overrides, "judge.right_at=0.5"])
+    scores = Actor(EMBEDDED, [*overrides, "judge.right_at=0.5"])
     _, found = await scores.turn(row["record"], SINGLE_CALL, "stop", ())  # type: ignore[misc]
     assert (found["acc"], found["correctness"]) == (1.0, 2.5)
     rows = {row["name"]: row for row in (await run_comparison(config, limit=2))["rows"]}

@@ -16,7 +16,7 @@ from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient, Usage
-from llm_as_judge.llm.places import Places
+from llm_as_judge.llm.concurrency import Places
 
 TABLES = tables(__file__)
 

@@ -19,7 +19,7 @@ from llm_as_judge.errors import ConfigError, ProviderError
 from llm_as_judge.operators import catalog
 from llm_as_judge.operators.base import Toolbox
 from llm_as_judge.operators.prompts import FULL, SHORT, Prompts, prompts_of
-from llm_as_judge.operators.reading import chosen_letter, field, truth
+from llm_as_judge.operators.replies import chosen_index, field, truth
 from llm_as_judge.sandbox.host import Sandbox
 from llm_as_judge.types import Exchange
 
@@ -262,7 +262,7 @@ LETTERS = TABLES["LETTERS"]
 def test_answers_verdicts_letters_and_code_are_read() -> None:
     assert {text: field(text, "answer") for text in ANSWERS} == ANSWERS
     assert {text: truth(text) for text in VERDICTS} == VERDICTS
-    assert {text: chosen_letter(text, 4) for text in LETTERS} == LETTERS
+    assert {text: chosen_index(text, 4) for text in LETTERS} == LETTERS
     solution = "def f():\n    x = 1\n\n    return x"
     assert field(f"Corrected solution:\n{solution}", "solution") == solution, "a labelled solution goes to the end"
     assert field("<feedback>good</feedback><review_result>Tr", "review_result", cut=True) is None

@@ -14,7 +14,7 @@ from torch import Tensor
 from llm_as_judge.config.endpoints import EndpointConfig
 from llm_as_judge.errors import ConfigError, PromptRefused, ProviderError, RequestRefused
 from llm_as_judge.llm.client import LLMClient
-from llm_as_judge.llm.places import Places
+from llm_as_judge.llm.concurrency import Places
 from llm_as_judge.policy import answering, attention, packed
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.local import LocalEngine

@@ -17,7 +17,7 @@ from llm_as_judge.policy import answering, forward, local, prefill
 from llm_as_judge.policy.answering import Answerer, FrozenModel, Request
 from llm_as_judge.policy.attention import row_hidden
 from llm_as_judge.policy.exactness import plain_logprobs
-from llm_as_judge.policy.local import LocalEngine, refuse, repack, sample
+from llm_as_judge.policy.local import LocalEngine, refuse_unsupported, repack, sample
 from llm_as_judge.policy.model import Policy
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.types import Completion
@@ -176,7 +176,7 @@ def test_sequences_beyond_a_window_and_other_attention_are_refused() -> None:
             local.generate([[5] * 20], max_new_tokens=21)
     for kind in ("gpt_neo", "gptj", "lfm2"):
         with pytest.raises(ConfigError, match=rf"local: {kind} is not one of .*set generation\.engine=vllm"):
-            refuse(AutoConfig.for_model(kind))
+            refuse_unsupported(AutoConfig.for_model(kind))
 
 
 def test_an_adapter_on_a_head_tied_to_the_embedding_samples_what_the_trainer_scores() -> None:

@@ -34,7 +34,7 @@ from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.llm.transport import Transport
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
-from llm_as_judge.policy.vllm_server import OwnServer, command, environment
+from llm_as_judge.policy.vllm_server import OwnServer, command, server_environment
 from llm_as_judge.types import Completion
 
 
@@ -291,13 +291,13 @@ def test_command_line_and_environment_follow_the_configuration(monkeypatch: pyte
         command(load_config(None, ["lora_rank=513"]), "weights", "name", "float32")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    own = environment(EngineConfig(api_key="sk-1"), "cuda:1")
+    own = server_environment(EngineConfig(api_key="sk-1"), "cuda:1")
     assert (own["CUDA_VISIBLE_DEVICES"], own["VLLM_API_KEY"]) == ("1", "sk-1")
     assert "WORLD_SIZE" not in own, "vLLM would take itself for a rank of torchrun"
-    assert environment(EngineConfig(gpus="2,3"), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "2,3"
-    assert "CUDA_VISIBLE_DEVICES" not in environment(EngineConfig(), "cpu")
+    assert server_environment(EngineConfig(gpus="2,3"), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "2,3"
+    assert "CUDA_VISIBLE_DEVICES" not in server_environment(EngineConfig(), "cpu")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    assert environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
+    assert server_environment(EngineConfig(), "cuda:1")["CUDA_VISIBLE_DEVICES"] == "6"
 
 
 async def test_it_ends_with_all_its_processes_past_proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

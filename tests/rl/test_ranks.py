@@ -24,7 +24,7 @@ from llm_as_judge.errors import ConfigError
 from llm_as_judge.grpo_trainer import GRPOTrainer
 from llm_as_judge.rl.checkpoint import latest, step_of
 from llm_as_judge.rl.loss import LossOutputs
-from llm_as_judge.rl.ranks import ALONE, Alone, spread
+from llm_as_judge.rl.ranks import ALONE, Alone, divide
 from llm_as_judge.types import Completion
 
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -101,10 +101,10 @@ def test_a_device_that_several_processes_cannot_share_is_refused() -> None:
 def test_prompts_are_spread_by_tokens_and_split_only_if_there_are_too_few() -> None:
     group = [Completion("", (1, 2), (3,) * 4, (-1.0,) * 4, "stop")] * 4
     for size, few in ((2, [[0, 2], [1, 3]]), (3, [[0, 3], [1], [2]]), (8, [[], [], [], [], [0], [1], [2], [3]])):
-        assert sorted(spread(group, size)) == few
+        assert sorted(divide(group, size)) == few
         completions = random_completions(prompts=24, group=6, seed=size)
         random.Random(size).shuffle(completions)
-        shares = spread(completions, size)
+        shares = divide(completions, size)
         assert sorted(i for share in shares for i in share) == list(range(len(completions)))
         assert all(share == sorted(share) for share in shares)
         prompts = [{completions[i].prompt_ids for i in share} for share in shares]

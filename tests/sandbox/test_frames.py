@@ -15,7 +15,7 @@ from helpers.any_json import any_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llm_as_judge.sandbox.guest import frames, values
+from llm_as_judge.sandbox.guest import frames, plain_data
 
 JSON = any_json(leaves=12)
 MESSAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=4)
@@ -44,7 +44,7 @@ CROSSES = (
     type(None), bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, type,
     type(iter([])), decimal.Decimal, fractions.Fraction, datetime.date, datetime.time,
     datetime.datetime, datetime.timedelta, collections.deque, type({}.keys()), type({}.values()), type({}.items()),
-    values.Opaque,
+    plain_data.Opaque,
 )  # fmt: skip
 
 
@@ -137,8 +137,8 @@ def test_no_message_has_an_unpaired_surrogate(raw: bytes) -> None:
 @given(TAGGED)
 def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
     try:
-        value = values.decode(data)
-    except values.Undecodable:
+        value = plain_data.decode(data)
+    except plain_data.Undecodable:
         return
     stack = [value]
     while stack:
@@ -153,7 +153,7 @@ def test_any_data_is_a_plain_value_or_refused(data: Any) -> None:
 @settings(max_examples=150)
 @given(VALUES)
 def test_values_come_back_equal_and_of_the_same_type(value: Any) -> None:
-    again = values.decode(json.loads(json.dumps(values.encode(value))))
+    again = plain_data.decode(json.loads(json.dumps(plain_data.encode(value))))
     assert again == value and type(again) is type(value)
 
 
@@ -164,15 +164,15 @@ def test_what_cannot_cross_is_named() -> None:
 
         __hash__ = None  # type: ignore[assignment]
 
-    assert type(values.decode(values.encode(Own(a=1)))) is dict
-    with pytest.raises(values.Unsendable, match="a function cannot cross"):
-        values.encode([pieces])
+    assert type(plain_data.decode(plain_data.encode(Own(a=1)))) is dict
+    with pytest.raises(plain_data.Unsendable, match="a function cannot cross"):
+        plain_data.encode([pieces])
     loop: list[Any] = []
     loop.append(loop)
     with pytest.raises(ValueError, match="deeply nested"):
-        values.encode(loop)
+        plain_data.encode(loop)
     wide: Any = []
     for _ in range(60):
         wide = [wide, wide]
     with pytest.raises(ValueError, match="too large"):
-        values.encode(wide)
+        plain_data.encode(wide)

@@ -22,7 +22,7 @@ from llm_as_judge.types import Execution, Group
 pytest.importorskip("jinja2", reason="Jinja and Pygments are an extra: pip install 'llm-as-judge[report]'")
 
 from llm_as_judge.views.charts import plots, running
-from llm_as_judge.views.report import code, report_page, text
+from llm_as_judge.views.report import code, report_page, shown
 
 NONE = Path("none.json")
 
@@ -65,8 +65,8 @@ def test_best_and_worst_are_by_reward_and_of_different_kinds(tmp_path: Path) -> 
 
 
 def test_text_is_shown_as_it_is_except_for_invisible_characters() -> None:
-    assert text("a\x00b\u202ec\n\td") == "a\u27e8U+0000\u27e9b\u27e8U+202E\u27e9c\n\td"
-    assert len(text("x" * 1_000_000)) < 4_100 and "996060 characters cut" in text("x" * 1_000_000)
+    assert shown("a\x00b\u202ec\n\td") == "a\u27e8U+0000\u27e9b\u27e8U+202E\u27e9c\n\td"
+    assert len(shown("x" * 1_000_000)) < 4_100 and "996060 characters cut" in shown("x" * 1_000_000)
     assert "<script>" not in code(f"x = 1  # {SCRIPT}") and "&lt;script&gt;" in code(f"x = 1  # {SCRIPT}")
 
 

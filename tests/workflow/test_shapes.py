@@ -10,7 +10,7 @@ from llm_as_judge.operators.catalog import OPERATORS, load_operators
 from llm_as_judge.types import DOMAINS, Domain
 from llm_as_judge.workflow.contract import PREFILL
 from llm_as_judge.workflow.lint.check import lint
-from llm_as_judge.workflow.recipes import draw, recipes, write
+from llm_as_judge.workflow.recipes import draw_recipe, recipes, write
 from llm_as_judge.workflow.shapes import SHAPES
 from llm_as_judge.workflow.shapes import workflow as written
 from llm_as_judge.workflow.structure import normalise_code
@@ -85,15 +85,18 @@ def test_every_recipe_gives_clean_workflows_in_many_shapes_and_ways() -> None:
     plain = next(r for r in recipes("math", OPERATORS) if r.draft == "Custom" and r.samples == 3 and r.after)
     assert len({write(plain, "math", rng, varied=0, one_instruction=True) for _ in range(20)}) == 1
     assert len({write(plain, "math", rng, varied=0) for _ in range(40)}) == 4, "instructions"
-    drawn = [draw("math", rng, OPERATORS) for _ in range(2000)]
+    drawn = [draw_recipe("math", rng, OPERATORS) for _ in range(2000)]
     assert 0.7 < sum(r.samples == 1 for r in drawn) / 2000 < 0.8, "an ensemble makes a recipe three times as rare"
     assert 0.64 < sum(not r.after for r in drawn) / 2000 < 0.72
-    named = [write(draw("qa", Random(seed), OPERATORS), "qa", Random(seed), executors=["strong"]) for seed in range(30)]
+    named = [
+        write(draw_recipe("qa", Random(seed), OPERATORS), "qa", Random(seed), executors=["strong"])
+        for seed in range(30)
+    ]
     assert not any(linted(source, executors=["strong"]) for source in named)
     assert 10 < sum("model='strong'" in source for source in named) < 30
     allowed = {"Custom", "ScEnsemble"}
     for seed in range(30):
-        source = write(draw("qa", Random(seed), allowed), "qa", Random(seed))
+        source = write(draw_recipe("qa", Random(seed), allowed), "qa", Random(seed))
         assert not linted(source, operators={name: OPERATORS[name] for name in allowed}), source
 
 
@@ -102,6 +105,6 @@ def test_the_same_seed_draws_and_writes_the_same_texts() -> None:
 
     def drawn(domain: Domain) -> list[str]:
         rng = Random(11)
-        return [write(draw(domain, rng, OPERATORS), domain, rng, varied=0.5) for _ in range(50)]
+        return [write(draw_recipe(domain, rng, OPERATORS), domain, rng, varied=0.5) for _ in range(50)]
 
     assert all(drawn(domain) == drawn(domain) for domain in DOMAINS)

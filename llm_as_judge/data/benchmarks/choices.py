@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, has_fields
-from llm_as_judge.data.record import Record, choice_problem, content_id, json_of, list_of, text_of
+from llm_as_judge.data.record import Record, choice_problem, content_id, json_of, list_of, text_field
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem
 
@@ -32,7 +32,7 @@ def from_row(row: Sequence[str]) -> Record | DataError:
 
 
 def parse(record: Record) -> Problem:
-    stem, choices, answer = text_of(record, "question"), list_of(record, "choices"), record.get("answer")
+    stem, choices, answer = text_field(record, "question"), list_of(record, "choices"), record.get("answer")
     if len(choices) != len(_LETTERS):
         raise DataError(f"field 'choices' must hold 4 choices, got {len(choices)}")
     letter = _LETTERS[answer] if isinstance(answer, int) and 0 <= answer < 4 else answer
@@ -42,7 +42,7 @@ def parse(record: Record) -> Problem:
 
 
 def _parse_pro(record: Record) -> Problem:
-    stem, options, place = text_of(record, "question"), list_of(record, "options"), record.get("answer_index")
+    stem, options, place = text_field(record, "question"), list_of(record, "options"), record.get("answer_index")
     letter = record.get("answer")
     if type(place) is not int or not 0 <= place < len(options) <= 10 or letter != _ALL[place]:
         raise DataError(
@@ -55,21 +55,21 @@ def _parse_pro(record: Record) -> Problem:
 
 
 def _parse_gpqa(record: Record) -> Problem:
-    stem = text_of(record, "Question")
-    right, *wrong = (text_of(record, name) for name in _GPQA)
+    stem = text_field(record, "Question")
+    right, *wrong = (text_field(record, name) for name in _GPQA)
     shown = sorted([right, *wrong], key=lambda text: content_id("", stem, text))
     given, letter = record.get("Record ID"), _LETTERS[shown.index(right)]
     return choice_problem("gpqa_diamond", given, stem, list(_LETTERS), shown, letter)
 
 
 def _parse_commonsenseqa(record: Record) -> Problem:
-    key = text_of(record, "answerKey")
+    key = text_field(record, "answerKey")
     if isinstance(record.get("question"), dict):
         question = json_of(record, "question", dict)
-        stem, choices = text_of(question, "stem"), list_of(question, "choices", dict)
-        labels, texts = ([text_of(choice, field) for choice in choices] for field in ("label", "text"))
+        stem, choices = text_field(question, "stem"), list_of(question, "choices", dict)
+        labels, texts = ([text_field(choice, field) for choice in choices] for field in ("label", "text"))
     else:
-        stem, columns = text_of(record, "question"), json_of(record, "choices", dict)
+        stem, columns = text_field(record, "question"), json_of(record, "choices", dict)
         labels, texts = list_of(columns, "label"), list_of(columns, "text")
     if key not in labels or len(labels) != len(texts):
         raise DataError(f"answerKey {key!r} is none of the labels {labels}")

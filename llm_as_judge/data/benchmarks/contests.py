@@ -24,7 +24,7 @@ from typing import Any
 from llm_as_judge.answers.code import PROGRAM
 from llm_as_judge.data.code_tests import check_tests
 from llm_as_judge.data.dataset import SOURCES, Dataset, has_fields
-from llm_as_judge.data.record import Record, given_id, json_of, short, text_of
+from llm_as_judge.data.record import Record, given_id, json_of, short, text_field
 from llm_as_judge.errors import DataError, Untested
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -55,7 +55,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 def parse_apps(record: Record) -> Problem:
-    text, given = text_of(record, "question"), record.get("input_output")
+    text, given = text_field(record, "question"), record.get("input_output")
     tests = json_of(record, "input_output", dict) if given not in (None, "") else {}
     if not tests:
         raise Untested(f"field 'input_output' is {short(given)}")
@@ -78,7 +78,7 @@ def parse_livecodebench(record: Record) -> Problem:
     if not isinstance(private, str) or not _BASE64.fullmatch(private):
         hidden = _packed(json_of(record, "private_test_cases", list))
     function, cases = json_of(record, "metadata", dict).get("func_name"), f"{_packed(public)} + {hidden}"
-    text, id_ = text_of(record, "question_content"), record.get("question_id")
+    text, id_ = text_field(record, "question_content"), record.get("question_id")
     return _problem("livecodebench", id_, record, text, function, public, cases)
 
 

@@ -5,14 +5,14 @@ of ``[title, [sentence, ...]]``, or on the hub ``{"title": [...], "sentences": [
 """
 
 from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, has_fields
-from llm_as_judge.data.record import Record, given_id, text_of
+from llm_as_judge.data.record import Record, given_id, text_field
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse(record: Record) -> Problem:
     """Parse one question with all its paragraphs. ``supporting_facts`` would reveal the distractors and is not used."""
-    text, answer = text_of(record, "question"), text_of(record, "answer")
+    text, answer = text_field(record, "question"), text_field(record, "answer")
     id_ = given_id("hotpotqa", record.get("_id") or record.get("id"), text)
     context = "\n".join(_paragraphs(record))
     return Problem(Question(id_, text, "qa", context=context, dataset="hotpotqa"), Reference((answer,)))
@@ -33,7 +33,7 @@ def _paragraphs(record: Record) -> list[str]:
 DATASET = Dataset(
     domain="qa",
     parse=parse,
-    golds=lambda record: (text_of(record, "answer"),),
+    golds=lambda record: (text_field(record, "answer"),),
     recognises=has_fields("question", "answer", "context", "supporting_facts"),
     metric="hotpotqa",
     judge_line="Names may be written in full or in part as long as only the same person, place or thing can be meant; "

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from llm_as_judge.answers.code import one_error, quiet_parse
 from llm_as_judge.data.code_tests import check_tests, syntax_tree
 from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived
-from llm_as_judge.data.record import Record, text_of
+from llm_as_judge.data.record import Record, text_field
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -24,12 +24,12 @@ def parse(record: Record) -> Problem:
             "field 'plus_input' holds further tests, which are not read; use the file whose field 'test' has them "
             "(evalplus/humanevalplus or evalplus/mbppplus on the hub)"
         )
-    task, prompt, entry_point = (text_of(record, key) for key in ("task_id", "prompt", "entry_point"))
+    task, prompt, entry_point = (text_field(record, key) for key in ("task_id", "prompt", "entry_point"))
     tree = syntax_tree("prompt", prompt)
     functions = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == entry_point]
     if not functions:
         raise DataError(f"field 'prompt' does not define entry_point {entry_point!r}")
-    tests, public = text_of(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
+    tests, public = text_field(record, "test"), tuple(_examples(functions[-1], _WRONG_EXAMPLES.get(task, ())))
     prelude = "\n\n".join(ast.get_source_segment(prompt, node) or "" for node in tree.body if node is not functions[-1])
     check_tests(tests, entry_point, prelude, public)
     id_ = f"humaneval/{task.rsplit('/', 1)[-1]}"
@@ -103,7 +103,7 @@ def _literal(text: str) -> str | None:
 DATASET = Dataset(
     domain="code",
     parse=parse,
-    golds=lambda record: (text_of(record, "prompt") + text_of(record, "canonical_solution"),),
+    golds=lambda record: (text_field(record, "prompt") + text_field(record, "canonical_solution"),),
     recognises=lambda r: "prompt" in r and ("plus_input" in r or {"entry_point", "test"} <= r.keys()),
     metric="pass@k",
     variant=lambda record: "" if _published(record) else OTHER,

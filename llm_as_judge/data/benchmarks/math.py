@@ -10,13 +10,13 @@ from functools import partial
 
 from llm_as_judge.answers.extraction import last_boxed
 from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, derived, has_fields
-from llm_as_judge.data.record import Record, content_id, optional_text, text_of
+from llm_as_judge.data.record import Record, content_id, optional_text, text_field
 from llm_as_judge.errors import DataError, Untested
 from llm_as_judge.types import Problem, Question, Reference
 
 
 def parse_gsm8k(record: Record) -> Problem:
-    question, solution = text_of(record, "question"), text_of(record, "answer")
+    question, solution = text_field(record, "question"), text_field(record, "answer")
     _, mark, answer = solution.rpartition("####")
     answer = answer.strip().replace(",", "").lstrip("$")
     if not mark or not answer:
@@ -26,10 +26,10 @@ def parse_gsm8k(record: Record) -> Problem:
 
 def parse(record: Record) -> Problem:
     """Parse one record; its ``answer``, if it has one, is right, whatever the solution's box says."""
-    problem, given = text_of(record, "problem"), record.get("answer")
+    problem, given = text_field(record, "problem"), record.get("answer")
     if isinstance(given, (int, float)) and not isinstance(given, bool):
         given = str(given)
-    answer = optional_text({"answer": given}, "answer").strip() or last_boxed(text_of(record, "solution"))
+    answer = optional_text({"answer": given}, "answer").strip() or last_boxed(text_field(record, "solution"))
     if not answer:
         raise Untested(r"there is no field 'answer', and field 'solution' has no \boxed{} answer")
     return Problem(Question(content_id("math", problem), problem, "math", dataset="math"), Reference((answer,)))
@@ -49,7 +49,7 @@ def _of_year(year: str, record: Record) -> bool:
 GSM8K = Dataset(
     domain="math",
     parse=parse_gsm8k,
-    golds=lambda record: (text_of(record, "answer"),),
+    golds=lambda record: (text_field(record, "answer"),),
     recognises=lambda record: "question" in record and "#### " in str(record.get("answer", "")),
     metric="gsm8k",
     judge_line="The answer is one number: it must be exactly equal; a missing or extra unit does not matter.",

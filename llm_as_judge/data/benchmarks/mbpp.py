@@ -8,7 +8,7 @@ solution, because the setup of tasks 367 and 927 uses classes that the solution 
 
 from llm_as_judge.data.code_tests import check_tests, tested_function
 from llm_as_judge.data.dataset import SOURCES, Dataset, derived
-from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_of
+from llm_as_judge.data.record import Record, list_of, optional_text, plain_lines, short, text_field
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -24,7 +24,7 @@ def parse(record: Record) -> Problem:
     prelude = "\n".join(dict.fromkeys(["import math", *_lines(record, "test_imports")]))
     entry_point = tested_function("\n".join(asserts), optional_text(record, "code"))
     check_tests(tests, entry_point, prelude, (asserts[0],))
-    id_, text = f"mbpp/{_task_id(record)}", text_of(record, "prompt" if "prompt" in record else "text")
+    id_, text = f"mbpp/{_task_id(record)}", text_field(record, "prompt" if "prompt" in record else "text")
     question = Question(
         id_, text, "code", entry_point=entry_point, public_tests=(asserts[0],), dataset="mbpp", prelude=prelude
     )
@@ -51,7 +51,7 @@ def _lines(record: Record, key: str) -> list[str]:
 DATASET = Dataset(
     domain="code",
     parse=parse,
-    golds=lambda record: (text_of(record, "code"),),
+    golds=lambda record: (text_field(record, "code"),),
     recognises=lambda record: "test_list" in record and bool({"text", "prompt"} & record.keys()),
     metric="pass@k",
     split_of=split_of,

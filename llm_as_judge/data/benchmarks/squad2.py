@@ -8,7 +8,7 @@ form, ``answers = {"text": [...]}``, is read too. Without ``is_impossible``, a q
 from collections.abc import Iterator
 
 from llm_as_judge.data.dataset import OTHER, SOURCES, Dataset, has_fields
-from llm_as_judge.data.record import Record, given_id, list_of, short, text_of
+from llm_as_judge.data.record import Record, given_id, list_of, short, text_field
 from llm_as_judge.errors import DataError
 from llm_as_judge.types import Problem, Question, Reference
 
@@ -17,12 +17,12 @@ def flatten(article: Record) -> Iterator[Record]:
     """Yield questions of one nested article, each with its paragraph's ``context``."""
     for paragraph in list_of(article, "paragraphs", dict):
         for question in list_of(paragraph, "qas", dict):
-            yield {**question, "context": text_of(paragraph, "context")}
+            yield {**question, "context": text_field(paragraph, "context")}
 
 
 def parse(record: Record) -> Problem:
     """Parse one flat question. Every annotator's answer is a reference."""
-    text, context = text_of(record, "question"), text_of(record, "context")
+    text, context = text_field(record, "question"), text_field(record, "context")
     answers = dict.fromkeys(_annotated(record))
     unanswerable = record.get("is_impossible", not answers)
     if not isinstance(unanswerable, bool):
@@ -40,7 +40,7 @@ def _annotated(record: Record) -> list[str]:
     texts = raw.get("text") if isinstance(raw, dict) else raw
     if not isinstance(texts, list):
         raise DataError("field 'answers' must be a list, or an object with a list 'text'")
-    return [text_of(answer if isinstance(answer, dict) else {"text": answer}, "text").strip() for answer in texts]
+    return [text_field(answer if isinstance(answer, dict) else {"text": answer}, "text").strip() for answer in texts]
 
 
 DATASET = Dataset(

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 
 Role = Literal["operators", "prompt", "names", "package"]
-Kind = Literal["name", "llm_config", "dataset", "llm"]
+Argument = Literal["name", "llm_config", "dataset", "llm"]
 #: The arguments of AFlow's constructor; three required parameters with any names are treated as these.
-_CONSTRUCTOR: tuple[Kind, ...] = ("name", "llm_config", "dataset")
+_CONSTRUCTOR: tuple[Argument, ...] = ("name", "llm_config", "dataset")
 
 #: Options of AFlow's operators that do not exist here and are ignored.
 OPTIONS = frozenset(("mode", "enable_thinking", "benchmark"))
@@ -89,7 +89,7 @@ def modules(nodes: Iterable[ast.AST]) -> dict[str, Role]:
     return found
 
 
-def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list[Kind], dict[str, Kind]]:
+def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list[Argument], dict[str, Argument]]:
     """List positional and keyword arguments for a constructor with these parameters (without ``self``).
 
     Known names get their value, others keep their default, ``*args`` and ``**kwargs`` get the rest of AFlow's three.
@@ -101,7 +101,7 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
     places = [p for p in named if p.kind is not p.KEYWORD_ONLY]
     required = [p.name for p in places if p.default is p.empty]
     by_place = dict(zip(required, _CONSTRUCTOR, strict=True)) if len(required) == len(_CONSTRUCTOR) else {}
-    given: dict[str, Kind] = {}
+    given: dict[str, Argument] = {}
     for p in named:
         kind = _known(p.name) or by_place.get(p.name)
         if kind is not None:
@@ -116,7 +116,7 @@ def constructor_arguments(parameters: Iterable[inspect.Parameter]) -> tuple[list
     return args, given
 
 
-def _known(parameter: str) -> Kind | None:
+def _known(parameter: str) -> Argument | None:
     name = parameter.strip("_").lower()
     if "config" in name:
         return "llm_config"

@@ -1,9 +1,9 @@
 """The children of a verdict: one serves the solution's function, the other runs the tests against a proxy of it.
 
 The tests' child never executes code of the solution, and the solution's child never sees an expected value. Through the
-host they exchange plain data (``values``): arguments, results, errors, and the items of a returned iterator when the
-tests ask for them. If the job says so (``in_place``), changes that the function made to its copies of the arguments are
-applied to the tests' own. Tests that cannot run this way share one child with the solution.
+host they exchange plain data (``plain_data``): arguments, results, errors, and the items of a returned iterator when
+the tests ask for them. If the job says so (``in_place``), changes that the function made to its copies of the
+arguments are applied to the tests' own. Tests that cannot run this way share one child with the solution.
 """
 
 import builtins
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
-from llm_as_judge.sandbox.guest import values
+from llm_as_judge.sandbox.guest import plain_data
 from llm_as_judge.sandbox.guest.runtime import Connection, defined, execute, finished, message_of
 
 
@@ -27,18 +27,18 @@ def serve_solution(host: Connection, job: dict[str, Any]) -> NoReturn:
     streams: list[Iterator[Any]] = []
 
     def encode(value: Any) -> Any:
-        return values.encode(value, opaque=True, keep=keep)
+        return plain_data.encode(value, opaque=True, keep=keep)
 
     def keep(iterator: Iterator[Any]) -> int:
         streams.append(iterator)
         return len(streams) - 1
 
     def call(request: dict[str, Any]) -> dict[str, Any]:
-        arguments = values.decode(request["arguments"])
+        arguments = plain_data.decode(request["arguments"])
         positional, named = arguments
         with _errors() as reply:
             reply["value"] = encode(function(*positional, **named))
-        after = values.encode(arguments, opaque=True)
+        after = plain_data.encode(arguments, opaque=True)
         return reply if after == request["arguments"] else {**reply, "arguments": after}
 
     def items(stream: Iterator[Any], count: int) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _proxy(host: Connection, name: str, in_place: bool) -> Callable[..., Any]:
         """End the run for a reply that is none. An exception could be caught by the tests."""
         try:
             yield
-        except (values.Undecodable, ValueError, TypeError, KeyError) as error:
+        except (plain_data.Undecodable, ValueError, TypeError, KeyError) as error:
             host.finish({"end": "raised", "error": f"the solution sent an invalid value: {error}"})
 
     def stream(number: int) -> Iterator[Any]:
@@ -136,11 +136,11 @@ def _proxy(host: Connection, name: str, in_place: bool) -> Callable[..., Any]:
             reply = ask({"stream": number, "count": count})
             raised = None
             with only_values():
-                items = [values.decode(item, stream) for item in reply["items"]]
+                items = [plain_data.decode(item, stream) for item in reply["items"]]
                 if "error" in reply:
                     raised = _exception(reply["error"], reply["message"])
                 elif len(items) < count and reply["ended"] is not True:
-                    raise values.Undecodable("too few items")
+                    raise plain_data.Undecodable("too few items")
             yield from items
             if raised is not None:
                 raise raised
@@ -150,19 +150,19 @@ def _proxy(host: Connection, name: str, in_place: bool) -> Callable[..., Any]:
 
     def call(*positional: Any, **named: Any) -> Any:
         try:
-            request = {"arguments": values.encode([[*positional], named])}
-        except values.Unsendable as error:
+            request = {"arguments": plain_data.encode([[*positional], named])}
+        except plain_data.Unsendable as error:
             host.finish({"end": "unsplittable", "error": str(error)})
         reply = ask(request)
         with only_values():
             if in_place and "arguments" in reply:
-                their_positional, their_named = values.decode(reply["arguments"])
+                their_positional, their_named = plain_data.decode(reply["arguments"])
                 for ours, theirs in zip(positional, their_positional, strict=True):
                     _write_back(ours, theirs)
                 for key, ours in named.items():
                     _write_back(ours, their_named[key])
             if "error" not in reply:
-                return values.decode(reply["value"], stream)
+                return plain_data.decode(reply["value"], stream)
             raised = _exception(reply["error"], reply["message"])
         raise raised
 
@@ -184,7 +184,7 @@ def _write_back(ours: Any, theirs: Any) -> None:
 def _exception(names: Any, message: Any) -> Exception:
     """Find the nearest built-in ``Exception`` among the ancestors of a class; nothing else is looked up by name."""
     if not isinstance(names, list) or not isinstance(message, str):
-        raise values.Undecodable("not an error")
+        raise plain_data.Undecodable("not an error")
     for name in names:
         kind = getattr(builtins, name, None) if isinstance(name, str) else None
         if kind in (StopIteration, StopAsyncIteration):

@@ -62,7 +62,7 @@ class Logger:
 
 
 #: The objects behind ``aflow.NAMES``.
-NAMES: dict[str, Any] = {
+OBJECTS: dict[str, Any] = {
     **dict.fromkeys(aflow.NAMES, Any),  # most are only used in annotations
     "create_llm_instance": LLM,
     "AsyncLLM": LLM,
@@ -74,7 +74,7 @@ NAMES: dict[str, Any] = {
 
 def create_modules(roles: Mapping[str, aflow.Role], operators: Mapping[str, Any], prompt: str) -> None:
     """Make the modules of ``roles`` importable, with the packages around them; ``prompt`` is executed last."""
-    contents = {"operators": operators, "names": NAMES}
+    contents = {"operators": operators, "names": OBJECTS}
     for name in sorted(roles):
         module = sys.modules[name] = types.ModuleType(name)
         module.__dict__.update({"__path__": [], **contents.get(roles[name], {})})

@@ -25,13 +25,13 @@ from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.expressions import Scope
 from llm_as_judge.workflow.lint.function import ScopeCheck
 from llm_as_judge.workflow.lint.imports import Imports, read_imports
-from llm_as_judge.workflow.lint.values import Function, Value, bound_names
+from llm_as_judge.workflow.lint.variables import Def, Known, bound_names
 from llm_as_judge.workflow.structure import structure
 
 #: Maximum nesting of functions, classes and comprehensions: compile time grows with its square.
 _MOST_NESTED = 50
 _SCOPE_WORDS = ("def", "class", "lambda", "for")
-_SCOPES = (*get_args(Function), ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*get_args(Def), ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _GIVEN = {"operator", "create_llm_instance", "DatasetType"}
 
 
@@ -92,13 +92,13 @@ def _check(
         report("W102", "no class Workflow", tree)
         return imports
     statements = list(ast.walk(workflow))
-    methods = {n.name: n for n in workflow.body if isinstance(n, Function)}
+    methods = {n.name: n for n in workflow.body if isinstance(n, Def)}
     if not workflow.bases:
         _check_methods(workflow, methods, report, entry_point)
     init = methods.get("__init__", ast.Pass())
     built = {place: own for place, own in imports.places(ast.walk(init)).items() if own[0] in operators}
     assigned = [node for node in ast.walk(init) if isinstance(node, ast.Assign)]
-    models = {ast.unparse(node.targets[0]): Value("model") for node in assigned if _is_model(node.value)}
+    models = {ast.unparse(node.targets[0]): Known("model") for node in assigned if _is_model(node.value)}
     attributes = {n.attr for n in statements if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
     scope = Scope(
         operators=operators,
@@ -106,7 +106,7 @@ def _check(
         imports=imports,
         module_names=_GIVEN | imports.starred | {name for n in nodes if isinstance(n, ast.Global) for name in n.names},
         attributes=None if workflow.bases else attributes | bound_names(workflow.body),
-        places=models | {place: Value("operator", name) for place, (name, _) in built.items()},
+        places=models | {place: Known("operator", name) for place, (name, _) in built.items()},
         annotations=not any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in tree.body),
         report=report,
     )
@@ -125,7 +125,7 @@ def _is_model(value: ast.expr) -> bool:
     return False
 
 
-def _check_methods(cls: ast.ClassDef, methods: dict[str, Function], report: Report, entry_point: str | None) -> None:
+def _check_methods(cls: ast.ClassDef, methods: dict[str, Def], report: Report, entry_point: str | None) -> None:
     init, call = methods.get("__init__"), methods.get("__call__")
     if init is not None:
         try:
@@ -154,7 +154,7 @@ def _accepts(signature: inspect.Signature, positional: int, *keywords: str) -> b
     return True
 
 
-def _parameters(function: Function) -> list[inspect.Parameter]:
+def _parameters(function: Def) -> list[inspect.Parameter]:
     """Return parameters as ``inspect.signature`` gives them, with None for every default."""
     given, P = function.args, inspect.Parameter
     required = len(given.posonlyargs) + len(given.args) - len(given.defaults)

@@ -12,11 +12,11 @@ from llm_as_judge.operators.catalog import Operators
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
 from llm_as_judge.workflow.lint.imports import Imports
-from llm_as_judge.workflow.lint.values import State, Value, element_of
+from llm_as_judge.workflow.lint.variables import Known, State, element_of
 
 _GIVEN = BUILTINS | {"__name__", "__doc__", "__class__"}
 _TASKS = ("create_task", "ensure_future", "wait_for", "shield")
-TEXT = Value("text")
+TEXT = Known("text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Scope:
     imports: Imports
     module_names: Collection[str]
     attributes: Collection[str] | None
-    places: Mapping[str, Value]  # source of an attribute or item -> the operator or model that __init__ puts there
+    places: Mapping[str, Known]  # source of an attribute or item -> the operator or model that __init__ puts there
     annotations: bool  # whether Python evaluates them
     report: Report
 
@@ -42,18 +42,18 @@ class ExpressionCheck(ast.NodeVisitor):
         self._locals, self._outer = local, outer
         self._self = self_name
 
-    def _value(self, node: ast.expr) -> Value | None:
+    def _value(self, node: ast.expr) -> Known | None:
         """Find what is known about the value of an expression."""
         of = self._value
         match node:
             case ast.Constant(value=str()) | ast.JoinedStr():
                 return TEXT
             case ast.List(elts=elements) | ast.Set(elts=elements):
-                return Value("list", next(filter(None, (self._is("result", e) for e in elements)), ""))
+                return Known("list", next(filter(None, (self._is("result", e) for e in elements)), ""))
             case ast.ListComp(elt=element) | ast.SetComp(elt=element):
-                return Value("list", self._is("result", element))
+                return Known("list", self._is("result", element))
             case ast.Dict() | ast.DictComp():
-                return Value("dict")
+                return Known("dict")
             case ast.Name(id=name):
                 return self._state.get(name)
             case ast.NamedExpr(value=inner):
@@ -64,16 +64,16 @@ class ExpressionCheck(ast.NodeVisitor):
                 value = of(first)
                 return value if value and value == of(second) else None
             case ast.Await(value=inner) if (awaited := of(inner)) and awaited.kind == "call":
-                return Value("result", awaited.operator)
+                return Known("result", awaited.operator)
             case ast.Subscript(value=holder, slice=ast.Constant(value=key)):
                 operator = self._is("result", holder)
                 return TEXT if operator and self._key_type(operator, key) == "str" else None
             case ast.Call(func=function, args=arguments):
                 if built := self._scope.imports.built(function):
-                    return Value("operator", built) if built in self._scope.operators else None
+                    return Known("operator", built) if built in self._scope.operators else None
                 called = of(function)
                 if called and called.kind == "operator":
-                    return Value("call", called.operator)
+                    return Known("call", called.operator)
                 if isinstance(function, ast.Attribute) and function.attr in _TASKS and arguments:
                     task = of(arguments[0])
                     return task if task and task.kind == "call" else None
@@ -92,7 +92,7 @@ class ExpressionCheck(ast.NodeVisitor):
     def _keys(self, operator: str) -> str:
         return ", ".join(f"[{key!r}]" for key in self._scope.operators[operator].RESULT)
 
-    def _bind(self, target: ast.expr, value: Value | None) -> None:
+    def _bind(self, target: ast.expr, value: Known | None) -> None:
         match target:
             case ast.Name(id=name):
                 self._state[name] = value
@@ -187,12 +187,12 @@ class ExpressionCheck(ast.NodeVisitor):
         asked = [node.func]
         if isinstance(node.func, ast.Attribute) and node.func.attr != "get_usage_summary":
             asked.append(node.func.value)
-        if Value("model") in map(self._value, asked):
+        if Known("model") in map(self._value, asked):
             self._report("W209", f"{ast.unparse(node.func)} cannot be called: use an operator", node)
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[item]):
                 if operator := self._is("result", item):
-                    self._state[name] = Value("list", operator)
+                    self._state[name] = Known("list", operator)
             case ast.Call(func=ast.Attribute(value=holder, attr=method)):
                 if method in ("setdefault", "update") or self._is("list", holder):
                     self._state.forget(names_in(holder))

@@ -8,7 +8,7 @@ import ast
 from collections.abc import Collection, Sequence
 
 from llm_as_judge.workflow.lint.expressions import ExpressionCheck, Scope
-from llm_as_judge.workflow.lint.values import Function, State, bound_names, element_of, join, rounds
+from llm_as_judge.workflow.lint.variables import Def, State, bound_names, element_of, merged, rounds
 
 _NOT_TEXT = {"list": "a list", "dict": "a dict", "call": "a call that is not awaited", "operator": "an operator"}
 
@@ -24,7 +24,7 @@ class ScopeCheck(ExpressionCheck):
         self._body, self._answers = body, answers
         self._breaks: list[list[State]] = []
         self._continues: list[list[State]] = []
-        self._nested: list[tuple[Function, ast.ClassDef | None]] = []
+        self._nested: list[tuple[Def, ast.ClassDef | None]] = []
         self._class: ast.ClassDef | None = None  # whose body is being read
 
     def run(self) -> None:
@@ -100,7 +100,7 @@ class ScopeCheck(ExpressionCheck):
             self._state.update(dict.fromkeys(bound_names([node])))  # not taken when the sandbox imports the text
             return
         self.visit(node.test)
-        self._state = join([self._branch(node.body, self._state), self._branch(node.orelse, self._state)])
+        self._state = merged([self._branch(node.body, self._state), self._branch(node.orelse, self._state)])
 
     def visit_For(self, node: ast.For | ast.AsyncFor) -> None:
         self.visit(node.iter)
@@ -122,9 +122,9 @@ class ScopeCheck(ExpressionCheck):
         """Follow a loop; ``skipped``: state after no round, if possible; ``endless``: only break and return end it."""
         self._breaks.append([])
         self._continues.append([])
-        end = join([*skipped, self._branch(node.body, self._state), *self._continues.pop()])
+        end = merged([*skipped, self._branch(node.body, self._state), *self._continues.pop()])
         end.live = end.live and not endless
-        self._state = join([self._branch(node.orelse, end), *self._breaks.pop()])
+        self._state = merged([self._branch(node.orelse, end), *self._breaks.pop()])
 
     def visit_Try(self, node: ast.Try) -> None:
         interrupted = self._state.copy()
@@ -139,7 +139,7 @@ class ScopeCheck(ExpressionCheck):
             self._block(handler.body)
             self._state.pop(handler.name or "", None)
             ends.append(self._state)
-        self._state = join(ends)
+        self._state = merged(ends)
         if node.finalbody:
             final = self._branch(node.finalbody, interrupted)
             self._state.update(dict.fromkeys(final.keys() - self._state.keys()))
@@ -166,9 +166,9 @@ class ScopeCheck(ExpressionCheck):
             self._block(case.body)
             ends.append(self._state)
             complete |= isinstance(case.pattern, ast.MatchAs) and not case.pattern.pattern and not case.guard
-        self._state = join(ends if complete else [*ends, before])
+        self._state = merged(ends if complete else [*ends, before])
 
-    def visit_FunctionDef(self, node: Function) -> None:
+    def visit_FunctionDef(self, node: Def) -> None:
         arguments = node.args
         parts = [*node.decorator_list, *arguments.defaults, *arguments.kw_defaults]
         if self._scope.annotations:

@@ -11,7 +11,7 @@ from llm_as_judge.answers.code import quiet_parse
 from llm_as_judge.operators.catalog import Operators, own_name, published
 from llm_as_judge.sandbox.guest import aflow
 from llm_as_judge.workflow.lint.codes import Report
-from llm_as_judge.workflow.lint.values import bound_names
+from llm_as_judge.workflow.lint.variables import bound_names
 
 _DISCOURAGED = (
     "os", "sys", "subprocess", "socket", "shutil", "ctypes", "multiprocessing", "threading", "pathlib",

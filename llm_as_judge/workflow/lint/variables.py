@@ -4,17 +4,17 @@ import ast
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+Def = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class Value(NamedTuple):
+class Known(NamedTuple):
     """``operator``, unawaited ``call`` and ``result`` name their operator, a ``list`` that of a whole result in it."""
 
     kind: Literal["operator", "call", "result", "list", "dict", "text", "model"]
     operator: str = ""
 
 
-class State(dict[str, "Value | None"]):
+class State(dict[str, "Known | None"]):
     """Variables bound on every path to a point, and their known values; ``live`` is False if no path leads there."""
 
     live = True
@@ -29,7 +29,7 @@ class State(dict[str, "Value | None"]):
         self.update(dict.fromkeys(self.keys() & names))
 
 
-def join(states: Iterable[State]) -> State:
+def merged(states: Iterable[State]) -> State:
     """Join the states where paths meet; paths that ended before are left out."""
     live = [state for state in states if state.live]
     if not live:
@@ -40,9 +40,9 @@ def join(states: Iterable[State]) -> State:
     return State({n: live[0][n] if all(state[n] == live[0][n] for state in live) else None for n in names})
 
 
-def element_of(value: Value | None) -> Value | None:
+def element_of(value: Known | None) -> Known | None:
     """Return the value of an element of ``value``."""
-    return Value("text") if value and value.kind in ("text", "result") else None
+    return Known("text") if value and value.kind in ("text", "result") else None
 
 
 def rounds(iterable: ast.expr) -> int | None:

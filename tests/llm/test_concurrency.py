@@ -7,7 +7,7 @@ from aiohttp import web
 from test_client import completion, serving
 
 from llm_as_judge.errors import ProviderError
-from llm_as_judge.llm.places import Load, Places
+from llm_as_judge.llm.concurrency import Load, Places
 
 
 class Server:

@@ -24,10 +24,10 @@ def field(text: str, name: str, *, cut: bool = False) -> str | None:
         elif start is not None:
             closed, start = text[start : tag.start()], None
     if closed is not None:
-        return plain(closed)
+        return unemphasised(closed)
     if cut:
         return None
-    return plain(_TAG.split(text[opened:], maxsplit=1)[0]) if opened is not None else _labelled(text, name)
+    return unemphasised(_TAG.split(text[opened:], maxsplit=1)[0]) if opened is not None else _labelled(text, name)
 
 
 def _labelled(text: str, name: str) -> str | None:
@@ -38,10 +38,10 @@ def _labelled(text: str, name: str) -> str | None:
         return None
     here, _, below = text[ends[-1] :].partition("\n")
     paragraph = below if name == "solution" else below.strip().partition("\n\n")[0]
-    return plain(here.lstrip(" *_")) or plain(paragraph) or None
+    return unemphasised(here.lstrip(" *_")) or unemphasised(paragraph) or None
 
 
-def plain(text: str) -> str:
+def unemphasised(text: str) -> str:
     """Strip ``text`` of spaces, and of Markdown emphasis around the whole."""
     text = text.strip()
     for mark in _EMPHASIS:
@@ -57,7 +57,7 @@ def truth(text: str | None) -> bool | None:
     return None if found is None else found.group(1).lower() == "true"
 
 
-def chosen_letter(text: str, count: int) -> int | None:
+def chosen_index(text: str, count: int) -> int | None:
     """Find the index of the option that a reply names in its tag, after its label, or as all it says.
 
     That is the option named alone or first (``B``, ``B.``, ``(B)``, ``Option B: ...``), else the only one named at all.
