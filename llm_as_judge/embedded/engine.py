@@ -139,7 +139,9 @@ class NanoEngine:
                 taps.append(bz[length : length + self.reach].clone())
                 mixed = c * sum(bz[j : j + padded] * layer.own[:, j] for j in range(self.reach + 1))
             x = self._ffn(layer, x + F.linear(mixed, layer.out))
-        return cached, taps, self._logits(x[length - 1 : length])[0]
+        after = self._logits(x[length - 1 : length])[0]
+        after[self.end] = -torch.inf  # an empty reply is read as a failure of the server
+        return cached, taps, after
 
     def _decode(self) -> Tensor:
         """Compute logits [n, V] of the next token of every active row."""

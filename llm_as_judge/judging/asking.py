@@ -24,8 +24,9 @@ _MOST_UNREADABLE = 5  # replies to a JSON schema, after which none is sent
 _RETRY_TEMPERATURE = 0.3
 #: Failures that a text may cause; others are the endpoint's own.
 _DUE_TO_TEXTS = ("filter", "empty", "timeout", "server")
-#: How often that must be seen of what an overloaded server may do by chance; numbers of control requests.
-_CHECKS, _CONTROLS = {"server": 8, "timeout": 2}, count()
+#: How often that must be seen of what an overloaded server may do by chance.
+_CHECKS = {"server": 8, "timeout": 2}
+_CONTROLS = count()  # numbers of control requests
 _THOUGHT, _THINKING = (re.compile(rf"[<\[]{end}think(?:ing)?[>\]]", re.IGNORECASE) for end in ("/", ""))
 #: Finish reasons of a reply that the model has ended itself, as servers name them.
 STOPPED = re.compile(r"stop|eos|end_turn|\bcomplete", re.IGNORECASE)

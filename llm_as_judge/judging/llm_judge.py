@@ -49,6 +49,7 @@ class _Case:
     candidate: str
     dataset: str
     heard: list[Exchange]
+    cut_off: bool = False
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -98,31 +99,31 @@ class LLMJudge:
         """Decide with a reason and all requests; a provider that does not answer is an abstention."""
         if cut_off:
             candidate = fence(candidate) + prompts.CUT_OFF
-        case = _Case(self._llm, question, tuple(references), candidate, dataset, [])
-        verdict, compared = await self._fitting(case, cut_off)
+        case = _Case(self._llm, question, tuple(references), candidate, dataset, [], cut_off)
+        verdict, compared = await self._fitting(case)
         if self._second is not None and verdict.correct is True and compared is not None:
-            again, _ = await self._fitting(replace(compared, llm=self._second), None)
+            again, _ = await self._fitting(replace(compared, llm=self._second), hosted=False)
             if again.correct is not True:
                 said = "abstained" if again.correct is None else "disagrees"
                 verdict = Verdict(None, "llm", f"the second judge {said}: {again.reason}")
         return Verdict(verdict.correct, "llm", verdict.reason, tuple(case.heard))
 
-    async def _fitting(self, case: _Case, cut_off: bool | None) -> tuple[Verdict, _Case | None]:
+    async def _fitting(self, case: _Case, hosted: bool = True) -> tuple[Verdict, _Case | None]:
         """Judge the candidate, cut to what the model reads and can reply to; also returns the case that it compared.
 
-        None if the host decided. ``cut_off`` None: of a case that the host has left to a model.
+        None if the host decided, who looks first; a second judge (``hosted`` False) gets what was compared.
         """
         compares = False
 
         async def ask(longest: int) -> tuple[tuple[Verdict, _Case | None] | None, str]:
             nonlocal compares
             cut = case.candidate if longest == prompts.LONGEST_FIELD else fence(case.candidate, longest)
-            one, compares = replace(case, candidate=cut), cut_off is None
-            known = one if cut_off is None else await self._host(one, cut_off)
+            one, compares = replace(case, candidate=cut), not hosted
+            known = await self._host(one) if hosted else one
             if isinstance(known, Verdict):
                 return (known, None), known.reason
             compares = True
-            verdict = await (self._decide if cut_off is None else self._compared)(known)
+            verdict = await (self._compared if hosted else self._decide)(known)
             return None if verdict.correct is None else (verdict, known), verdict.reason
 
         async def control(number: int) -> tuple[bool | None, str]:
@@ -135,7 +136,7 @@ class LLMJudge:
         found, why = await fitting(ask, len(case.candidate), (prompts.LONGEST_FIELD, *_SHORTER), control)
         return found if isinstance(found, tuple) else (Verdict(found, "llm", why), None)
 
-    async def _host(self, case: _Case, cut_off: bool) -> Verdict | _Case:
+    async def _host(self, case: _Case) -> Verdict | _Case:
         """Find what the host decides, or the case to ask about, with the answer copied out of the candidate."""
         if case.references == ("unanswerable",):
             return case
@@ -144,7 +145,7 @@ class LLMJudge:
         if self._embedded:  # trained on one prompt; its True is believed, another number is not shown to it
             said = extract_answer(case.candidate, "math")
             known = await asyncio.to_thread(compare_typed, said, case.references, case.question)
-            if known is False and not cut_off:
+            if known is False and not case.cut_off:
                 return Verdict(False, "llm", f"{said[:100]!r} is another number")
             return case
         if not self._config.extract or not await self._can_extract():
@@ -154,7 +155,7 @@ class LLMJudge:
             return Verdict(False, "llm", "no answer could be copied out of the reply")
         if refused((copy,), case.references, case.question) or is_copied(copy, case.question, case.references):
             return Verdict(False, "llm", f"no answer but {copy[:100]!r}")
-        if cut_off:
+        if case.cut_off:
             return replace(case, candidate=copy.removesuffix(prompts.CUT_OFF) + prompts.CUT_OFF)
         known = await asyncio.to_thread(compare_typed, copy, case.references, case.question)
         if known is None:

@@ -131,13 +131,7 @@ class Pipeline:
             batch, collector = await self._sample(ahead, step, self._config.rollout_batch_size, 0, timer)
             self._pending.append(batch)
             self._running.append(collector)
-        for i, batch in enumerate(self._pending):
-            if batch.unrepaired and (i == 0 or batch.version < step):
-                assert batch.version >= step - 1, "only the weights of the step before are kept"
-                weights = self._kept if batch.version < step else ()
-                self._pending[i] = await self._repair(batch, self._running[i], timer, weights)
-        kept = self._parts.policy.trainable_parameters if any(batch.unrepaired for batch in self._pending) else ()
-        self._kept = [parameter.detach().clone() for parameter in kept]
+        await self._repair_due(step, timer)
         with timer.phase("execute"):
             groups = await self._running[0].groups()
         self._pending.popleft()
@@ -190,6 +184,16 @@ class Pipeline:
             await collector.aclose()
             raise
         return batch, batch.started(collector)  # for engines that do not call ``on_completion``, and repairs
+
+    async def _repair_due(self, step: int, timer: Timer) -> None:
+        """Repair the batch of ``step``, and others that older weights sampled; keep today's weights for the rest."""
+        for i, batch in enumerate(self._pending):
+            if batch.unrepaired and (i == 0 or batch.version < step):
+                assert batch.version >= step - 1, "only the weights of the step before are kept"
+                weights = self._kept if batch.version < step else ()
+                self._pending[i] = await self._repair(batch, self._running[i], timer, weights)
+        kept = self._parts.policy.trainable_parameters if any(batch.unrepaired for batch in self._pending) else ()
+        self._kept = [parameter.detach().clone() for parameter in kept]
 
     async def _repair(self, batch: Sampled, collector: Collector, timer: Timer, weights: Weights = ()) -> Sampled:
         """Do all repairs of ``batch``, which run in ``collector``; ``weights``: of the policy's adapter then."""

@@ -103,6 +103,15 @@ def test_a_repeated_prompt_is_not_forwarded_again(monkeypatch: pytest.MonkeyPatc
     assert outputs() == outputs() and forwarded == [90]
 
 
+def test_no_reply_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = NanoEngine(EXECUTOR, slots=2, max_length=64)
+    ends = torch.zeros(len(engine.embedding)).index_fill_(0, torch.tensor([engine.end]), 1e9)
+    monkeypatch.setattr(engine, "_logits", lambda x: ends.expand(len(x), -1).clone())
+    requests = [NanoRequest([7, 8], 6), NanoRequest([7, 8], 6, temperature=1.0, seed=0)]
+    generate(engine, requests)
+    assert [(len(request.output), request.finish_reason) for request in requests] == [(1, "stop")] * 2
+
+
 def test_a_prompt_that_does_not_fit_is_refused_and_an_output_ends_with_the_context(address: str) -> None:
     for count, status in ((1021, 200), (1022, 400)):  # with the marks of user and assistant, 1023 and 1024 tokens
         code, reply = post(f"{address}/chat/completions", ask(messages=[{"role": "user", "content": "7" * count}]))
