@@ -1,4 +1,4 @@
-"""Write the parts of the documentation that say what the code says: settings, operators, lint codes.
+"""Write the parts of the documentation that say what the code says: settings, operators, lint codes, modules.
 
     .venv/bin/python scripts/generate_docs.py
 
@@ -7,6 +7,7 @@ written by hand. An operator's prompts are what its class really sends, with its
 ``tests/test_docs.py`` fails when a page differs from the code.
 """
 
+import ast
 import asyncio
 import re
 import sys
@@ -33,6 +34,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = (
     "docs/configuration.md",
     "docs/workflows.md",
+    "docs/code.md",
     "config/operator_descriptions/operators.md",
 )
 
@@ -74,12 +76,29 @@ def operators() -> str:
     return "\n\n".join(_operator(name) for name in catalog.OPERATORS)
 
 
+def modules() -> str:
+    """Write a table for each folder of the package: every module, its first line, its public names."""
+    package = ROOT / "llm_as_judge"
+    folders: dict[str, list[tuple[str, str, str]]] = {}
+    for path in sorted(package.rglob("*.py"), key=lambda path: (path.parent, path.name)):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        about = " ".join((ast.get_docstring(tree) or "").partition("\n\n")[0].split()).replace("``", "`")
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        names = [node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+        if about:
+            row = f"`{path.name}`", about, ", ".join(f"`{name}`" for name in names)
+            folders.setdefault(path.parent.relative_to(ROOT).as_posix(), []).append(row)
+    heading = ("module", "what it is", "public names")
+    return "\n\n".join(f"## {folder}\n\n{_table(heading, rows)}" for folder, rows in folders.items())
+
+
 BLOCKS: Mapping[str, Callable[[], str]] = {
     "settings": settings,
     "lint codes": lint_codes,
     "operator lines": operator_lines,
     "full prompt": full_prompt,
     "operators": operators,
+    "modules": modules,
 }
 
 
