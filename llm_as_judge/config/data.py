@@ -63,7 +63,7 @@ class DataConfig(Strict):
         if not text.strip():
             raise DataError("the problem is empty; give its text")
         if (like or domain) == "code" and not entry_point:
-            raise DataError(f"domain {domain!r} needs the name of the function to write: --entry-point NAME")
+            raise DataError(f"domain {domain!r} needs the function to write: entry_point (--entry-point NAME)")
         return Question(source, text, domain, entry_point=entry_point, like=like, **more)
 
     @property
