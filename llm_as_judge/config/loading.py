@@ -131,7 +131,7 @@ def _leaf(name: str, origin: str) -> str:
     full = next((leaves[guess] for leaves in both if (guess := nearest(rest or name, leaves))), "")
     full = full or next((of for own, of in both[1].items() if {*own.split("_")} == {*(rest or name).split("_")}), "")
     hint = (
-        f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md names those removed"
+        f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md has those removed"
     )
     raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 
