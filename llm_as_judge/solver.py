@@ -43,7 +43,7 @@ REPEATABLE = Draw(seed=0)
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The last workflow that the policy wrote, and its run; ``attempts`` are the earlier ones, which it repaired."""
+    """The last workflow that the policy wrote, after repaired ``attempts``, and its run or that of the ``fallback``."""
 
     checkpoint: Path | None
     workflow: str
@@ -55,7 +55,7 @@ class Solution:
 
     @property
     def answer(self) -> str | None:
-        """None if the workflow failed."""
+        """None if neither the workflow nor the fallback finished."""
         return self.execution.answer
 
     @property

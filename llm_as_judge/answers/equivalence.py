@@ -18,6 +18,7 @@ from llm_as_judge.answers.extraction import (
     chosen_option,
     closing_sentence,
     disputed,
+    ends_closed,
     last_boxed,
     letter,
     marks,
@@ -145,16 +146,16 @@ def matches(answer: str, references: Sequence[str], domain: Kind, question: str 
 def _accepted(answer: str, golds: Sequence[str], domain: Kind, question: str, cut_off: bool, any_mark: bool) -> bool:
     if domain == "code":
         return any(equivalent(answer, gold, domain) for gold in golds)
-    if is_error(answer):
+    if is_error(answer) or (cut_off and not ends_closed(answer)):
         return False
     said = _readings(answer, domain, question, cut_off)
     if any_mark and domain == "math":
         said = (*said, *(content for _, _, content in marks(visible(answer))[-1:]))
     for reference in golds:
         wanted = letter(reference)
-        if not cut_off and wanted and chosen_option(answer, question) == wanted:
+        if wanted and chosen_option(answer, question) == wanted:
             return True
-        if domain == "qa" and not (cut_off or wanted) and _fact(answer, reference, question):
+        if domain == "qa" and not wanted and _fact(answer, reference, question):
             return True
         agree, forms = (_same_qa, (reference,)) if domain == "qa" else (_same_maths, _gold(reference, question))
         if any(agree(text, form, question) for text in said for form in forms):
@@ -165,8 +166,8 @@ def _accepted(answer: str, golds: Sequence[str], domain: Kind, question: str, cu
 def _readings(answer: str, domain: Kind, question: str, cut_off: bool) -> tuple[str, ...]:
     """Return the whole answer as given, if it is short enough, and what it states."""
     stated = statement(answer, domain, question)
-    if cut_off:  # what was stated may be continued, except in a closed box or tag
-        return () if stated is None or not re.search(r"[}>]\W*\Z", answer[-20:]) else (stated,)
+    if cut_off:
+        return () if stated is None else (stated,)
     whole = visible(answer)
     if domain == "math":
         whole = whole.strip("*").removesuffix(".")

@@ -180,6 +180,15 @@ def marks(text: str) -> list[tuple[int, int, str]]:
     return sorted(formal + boxes)
 
 
+def ends_closed(text: str) -> bool:
+    """Tell whether a reply ends with a closed box or tag, so that its answer is whole even if it was cut off."""
+    text = visible(text)
+    closing = _closing_braces(text)
+    ends = [closing[box.end()] for box in _BOX.finditer(text) if box.end() in closing]
+    ends += [tag.end() for tag in re.finditer("</answer>", text, re.IGNORECASE)]
+    return bool(ends) and not re.search(r"\w", text[max(ends) :])
+
+
 def last_boxed(text: str) -> str | None:
     r"""Find the content of the last ``\boxed{...}`` or ``\fbox{...}`` with balanced braces (``\boxed 7`` too), or None.
 

@@ -102,7 +102,7 @@ _SMALL = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
 _TO_99 = [*_SMALL, *(f"{ten} {one}".removesuffix(" zero") for ten in _TENS for one in _SMALL[:10])]
 _WORDS = {word: i for i, word in enumerate(_TO_99)}
-SCALES = {"billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100, "dozen": 12}
+SCALES = {"billion": 10**9, "million": 10**6, "thousand": 1000, "hundred": 100, "dozen": 12}  # largest first
 _ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split()
 _ORDINALS += [f"{word}th" for word in _SMALL[13:]] + ["twentieth"]
 #: "3rd" for "third".

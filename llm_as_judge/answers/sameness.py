@@ -46,7 +46,7 @@ def same(a: Value, b: Value, in_form: bool = False) -> bool:
 
 
 def other_form(said: Value, gold: Value) -> bool:
-    """Tell whether the reference is written in another form; for a plain number, words and powers of ten will do."""
+    """Tell whether the forms differ. If the reference is a plain number, words and powers of ten will do as well."""
     form, wanted = form_of(said.text), form_of(gold.text)
     return form != wanted and (wanted[0] != "plain" or form[0] not in ("words", "scientific"))
 

@@ -18,7 +18,7 @@ from llm_as_judge.answers.units import UNITS, Unit, split_unit
 _LONGEST = 600
 _DEEPEST = 12  # nested brackets
 _MOST_SIGNS = 12  # relations and unions
-_MOST_ITEMS = 40
+_MOST_ITEMS = 40  # longer lists are text, equal in the same order only
 _MONEY = re.compile(r"([+-]?)\s*([$€£¥])\s*([^$€£¥]+)")
 _DASH = re.compile(r"\W*[-\u2013\u2212] +\d")  # rather a dash than a sign
 _THOUSANDS = re.compile(r"(?<=[$€£¥])\d{1,3}(?:,\d{3})+(?!\d)")

@@ -17,7 +17,7 @@ def logged_usage(log: LogReader) -> dict[str, Usage]:
 def budget(config: BudgetConfig, log: Path, usage: Callable[[], Mapping[str, Usage]]) -> Callable[[], str]:
     """Return a function that names the limit that is reached, with the cure; empty if none is.
 
-    ``log`` is read once for earlier sessions, ``usage`` counts this one.
+    ``log`` is read once for earlier sessions, ``usage`` counts this one; hours between sessions do not count.
     """
     earlier = LogReader.read(log)
     began = time.monotonic() - earlier.seconds

@@ -29,7 +29,7 @@ class HostedModels:
         self._hosted: dict[str, LocalServer] = {}
 
     def server(self, endpoint: EndpointConfig) -> "LocalServer":
-        """Return the server of ``endpoint.model``, one for all roles that name it."""
+        """Return the server of ``endpoint.model``, one for all roles that name it, with the largest of their limits."""
         from llm_as_judge.policy.local_server import LocalServer  # here, as it imports torch
 
         name = endpoint.model

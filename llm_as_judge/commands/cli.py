@@ -253,10 +253,12 @@ def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
             yield f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print JSON, or a line for each value."""
+def print_result(result: Any, as_json: bool, text: str = "") -> None:
+    """Print JSON, or ``text``; without it a line for each value of a mapping."""
     if as_json:
         print_json(result)
+    elif text:
+        echo(text)
     else:
         rows = list(flat(result))
         width = max(len(name) for name, _ in rows)

@@ -169,7 +169,4 @@ def compare(
                 )
             )
     cli.show(console, f"figures {result['file']}")
-    if as_json:
-        cli.print_json(result)
-    else:
-        cli.echo(result["table"])
+    cli.print_result(result, as_json, result["table"])

@@ -134,7 +134,7 @@ if device.type == "cuda":
 
 
 def _gpu(settings: "Config") -> str:
-    """Warn if the card is too small by the figures of ``plan``."""
+    """Warn, and pass, if the card is too small by the figures of ``plan``."""
     from llm_as_judge.commands.plan import make_plan
 
     found = _printed(_ON_GPU, settings.model.device, settings.model.dtype)

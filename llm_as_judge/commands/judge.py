@@ -31,7 +31,7 @@ def calibrate(
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="Maximum number of pairs.")] = None,
     as_json: cli.AsJson = False,
 ) -> None:
-    """Measure agreement, false accepts and false rejects."""
+    """Measure agreement, false accepts and false rejects. The exit status is 1 if no pair is decided."""
     from llm_as_judge.assembly.services import open_judge
     from llm_as_judge.judging import calibration
     from llm_as_judge.views.terminal import calibration_table
@@ -54,10 +54,7 @@ def calibrate(
     write_json(file, result)
     console.print(calibration_table(counts))
     cli.show(console, f"results {file}")
-    if as_json:
-        cli.print_json(result)
-    else:
-        cli.echo(counts[0].line())
+    cli.print_result(result, as_json, counts[0].line())
     if abstained := counts[0].abstained:
         why = f"the judge abstained on {abstained} of {counts[0].pairs} pairs; the first: {counts[0].reason}"
         if not counts[0].decided:

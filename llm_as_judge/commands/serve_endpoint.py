@@ -107,7 +107,7 @@ class Endpoint:
     solver: Solver
     domain: Domain = "math"  # of requests without one
     fallback: bool = False
-    max_requests: int = 64  # problems in progress at once
+    max_requests: int = 64  # problems in progress; a request for n answers counts n times
     api_key: str | None = None  # that clients must send; None: none needed
     active: int = 0
 

@@ -45,10 +45,7 @@ def solve(
     cli.show_caveat(console, settings)
     solution = cli.run(answer())
     cli.show(console, cli.policy_name(checkpoint, settings))
-    if as_json:
-        cli.print_json(solution.as_json())
-    else:
-        cli.show(console, *_lines(solution))
+    cli.print_result(solution.as_json(), as_json, "\n".join(_lines(solution)))
     if solution.execution.outcome != "finished":
         raise typer.Exit(1)
 

@@ -1,7 +1,7 @@
 """``llm-as-judge view``: a run's rollouts and its model's evaluations in Inspect's viewer.
 
 The Inspect logs are next to the event log, one for each step, and are written as the run grows. Existing ones are not
-written again; a step that a resumed run repeats replaces the earlier one.
+written again; of a run that resumes, those of later steps are deleted.
 """
 
 import subprocess

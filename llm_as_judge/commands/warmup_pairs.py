@@ -25,7 +25,7 @@ from llm_as_judge.workflow.lint.check import lint
 _HELD_OUT = 4
 _HELD_OUT_PROBLEMS = 9
 _ASKED_WORDS = 30
-#: Attempts to break a workflow.
+#: Attempts at a fatal fault in a workflow; without one the pair is of a run that failed.
 _TRIES = 20
 
 

@@ -22,7 +22,7 @@ WorkflowPath = Annotated[
 def lint(
     options: cli.ConfigOptions, path: WorkflowPath, entry_point: cli.EntryPoint = None, as_json: cli.AsJson = False
 ) -> None:
-    """List errors and warnings of a workflow. The exit status is 1 if the workflow cannot run."""
+    """List errors and warnings of a workflow. The exit status is 1 if there is an error; warnings alone give 0."""
     from llm_as_judge.operators.catalog import load_operators
     from llm_as_judge.workflow.lint.check import lint as find
 
@@ -31,14 +31,8 @@ def lint(
     findings = find(
         workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt, executors=executors
     ).findings
-    if as_json:
-        cli.print_json(findings)
-    else:
-        for finding in findings:
-            kind = "error" if finding.fatal else "warning"
-            cli.echo(f"{workflow.file}:{finding.line}: {finding.code} {kind}: {finding.message}")
-        if not findings:
-            cli.echo(f"{workflow.file}: no findings")
+    found = [f"{f.line}: {f.code} {'error' if f.fatal else 'warning'}: {f.message}" for f in findings]
+    cli.print_result(findings, as_json, "\n".join(f"{workflow.file}:{line}" for line in found or [" no findings"]))
     if any(finding.fatal for finding in findings):
         raise typer.Exit(1)
 

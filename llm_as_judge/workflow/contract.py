@@ -15,7 +15,7 @@ from llm_as_judge.workflow import writing
 
 _TEXT = files(__package__).joinpath("contract.md").read_text(encoding="utf-8")
 RULES = tuple(line.removeprefix("- ") for line in _TEXT.partition("\nRules:\n")[2].splitlines())
-#: The fixed beginning of every workflow, with which a prompt may end.
+#: The fixed beginning of every workflow and of its next line, with which a prompt may end.
 PREFILL = writing.CLASS_HEAD + "        self."
 #: The same for the short prompt. The policy first says what is asked, so that its choice of operators can depend on the
 #: sentence before. SmolLM2 otherwise chose by domain alone (docs/reports/pretrained.md).

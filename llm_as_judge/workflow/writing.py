@@ -6,7 +6,7 @@ from typing import Any
 
 from llm_as_judge.operators.catalog import signature
 
-#: The fixed beginning of every workflow.
+#: The fixed beginning of every workflow, and of replies (``contract.PREFILL``). The nano models were trained on it.
 CLASS_HEAD = """\
 class Workflow:
     def __init__(self, name: str, llm_config, dataset):

@@ -10,6 +10,7 @@ from helpers.tables import tables
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_as_judge.answers.equivalence import compare
 from llm_as_judge.answers.nonanswers import non_answer, refused, says_nothing
 from llm_as_judge.judging.judge import Judge
 from llm_as_judge.judging.llm_judge import LLMJudge, _read, parse_json_verdict, parse_verdict
@@ -152,8 +153,14 @@ async def test_a_cut_off_answer_counts_only_in_a_closed_box() -> None:
     assert (verdict.correct, verdict.tier) == (False, "llm")
     assert "cut off" in model.asked[0]["prompt"]
     assert (await judge.verdict(problem("7"), "The answer is 7", cut_off=True)).tier == "llm"  # perhaps of 72
-    stated = await judge.verdict(problem("7"), r"The answer is \boxed{7}", cut_off=True)
-    assert (stated.correct, stated.tier) == (True, "rules")
+    for said, gold, accepted in (
+        (r"The answer is \boxed{7}", "7", True), (r"So $\boxed{x^{2}}$.", "x^{2}", True),
+        ("<answer>7</answer>", "7", True), ("So the answer is x^{2}", "x^{2}", False), ("#### 12", "12", False),
+        ("thus <answer>x^{2}", "x^{2}", False), ("#### x^{2}", "x^{2}", False), ("<answer>12", "12", False),
+        (r"\boxed{x^{2}", "x^{2}", False),
+    ):  # fmt: skip
+        for any_mark in (False, True):
+            assert (compare(said, [gold], "math", cut_off=True, any_mark=any_mark) == "same") is accepted, said
 
     def run(answer: str, *replies: tuple[str, str]) -> bool:
         calls = tuple(
