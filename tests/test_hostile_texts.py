@@ -22,6 +22,7 @@ from typing import Any, get_args
 
 import pytest
 from helpers.judging import asked
+from helpers.tables import tables
 
 from llm_as_judge import types
 from llm_as_judge.answers import algebra
@@ -53,13 +54,7 @@ MEGABYTES = 12
 #: anything quadratic hundreds.
 UNITS_OF_TIME = 20
 
-UNITS = (
-    "\n", "\r\n", " ", "\t", "```", "```\n", "`", "\\boxed{", "(", "[", "{", "()", '{"a":', "[],", "1,", "9", "9^", "-",
-    "!", "=", "a=b=", "\0", "\ud800", "\udc00\ud800", "\u200b", "<answer>", "<true_false>", "<think>", "</think>",
-    "answer is ", "Final answer: ", "A. ", "1 or ", "1 and ", "1 km ", "$1$ ", "\\frac{", "\\", "²", "'", "'''", '"',
-    "x=1\n", "a+", "lambda:", "def f():\n pass\n", "@a\n", "if x:\n ", "f'{", "#", "word ", "x", "糖", "e\u0301",
-    "\U0001f600", "&lt;", "*_ ", "...", "not ", "The answer is 5. ",
-)  # fmt: skip
+UNITS = tables(__file__)["UNITS"]
 
 
 #: Around a text: a fence, a workflow, a box.

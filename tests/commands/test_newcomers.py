@@ -12,12 +12,15 @@ from helpers.cli import CommandLine
 from helpers.finished import FinishedRun, as_options
 from helpers.processes import ROOT, program
 from helpers.run_logs import read_rollouts
+from helpers.tables import tables
 
 from llm_as_judge.commands.cli import file_problem
 from llm_as_judge.commands.doctor import checks_of, run_check
 from llm_as_judge.config.loading import load_config
 from llm_as_judge.operators.catalog import load_operators
 from llm_as_judge.rewards.custom import load_rewards
+
+PROGRAMS = tables(__file__)
 
 
 def test_a_command_whose_output_nobody_reads_is_silent(here: Path, finished_run: FinishedRun) -> None:
@@ -37,20 +40,11 @@ def test_a_command_whose_output_nobody_reads_is_silent(here: Path, finished_run:
 
 # Doctor
 
-#: Prints doctor's model line for a model on the hub, where the hub cannot be reached.
-MODEL_LINE = """
-import json, sys
-from llm_as_judge.commands.doctor import checks_of, run_check
-from llm_as_judge.config.loading import load_config
-check = run_check("model", checks_of(load_config("config/training.yaml", ["model_name=some/model"]))["model"])
-print(json.dumps([check.ok, check.detail]))
-"""
-
 
 def test_a_model_is_ready_only_in_the_cache_or_on_a_hub_that_answers(here: Path) -> None:
     def asked() -> list[object]:
         places = {"HF_HOME": here, "HF_ENDPOINT": "http://127.0.0.1:1", "HF_HUB_OFFLINE": "0"}
-        done = program(sys.executable, "-c", MODEL_LINE, **places)
+        done = program(sys.executable, "-c", PROGRAMS["MODEL_LINE"], **places)
         assert done.returncode == 0, done.stderr
         found: list[object] = json.loads(done.stdout)
         return found
@@ -68,21 +62,8 @@ def test_a_model_is_ready_only_in_the_cache_or_on_a_hub_that_answers(here: Path)
     assert ok and "in the cache" in str(detail)
 
 
-#: Prints doctor's line for a folder to which nothing of a megabyte can be written, as on a full disk.
-FOLDER_LINE = """
-import json, resource
-from llm_as_judge.commands.doctor import checks_of, run_check
-from llm_as_judge.config.loading import load_config
-checks = checks_of(load_config(None, ["output_dir=a/b"]))
-before = run_check("", checks["folder a/b"])
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-after = run_check("", checks["folder a/b"])
-print(json.dumps([before.ok, before.detail, after.ok, after.detail]))
-"""
-
-
 def test_a_folder_is_ready_if_it_takes_files_and_none_is_left_behind(here: Path) -> None:
-    done = program(sys.executable, "-c", FOLDER_LINE)
+    done = program(sys.executable, "-c", PROGRAMS["FOLDER_LINE"])
     assert done.returncode == 0, done.stderr
     before, free, after, full = json.loads(done.stdout)
     assert before and "GB free" in free and not list(here.iterdir())

@@ -18,11 +18,13 @@ import yaml
 from helpers.cli import CommandLine
 from helpers.finished import as_options, run_settings
 from helpers.processes import ROOT, program
+from helpers.tables import tables
 
 from llm_as_judge.commands import selftest
 from llm_as_judge.commands.app import app
 from llm_as_judge.config.loading import load_config
 
+TABLES = tables(__file__)
 SETS = ("gsm8k", "hotpotqa", "humaneval", "math", "mbpp", "squad2")
 STEP = "checkpoints/qwen25-7b/grpo_mixed/step_100"
 TRAINING = Path("config/training.yaml")
@@ -102,26 +104,11 @@ def test_the_skypilot_task_is_shell_and_runs_the_command_line_as_it_is(tmp_path:
 
 # The whole pipeline
 
-#: A fake interpreter that logs each command of llm-as-judge; other scripts really run.
-PYTHON = """#!{python}
-import json, pathlib, subprocess, sys
-words = sys.argv[1:]
-if words[:2] != ["-m", "llm_as_judge.commands.app"]:
-    sys.exit(subprocess.run([{python!r}, *words], stdin=sys.stdin).returncode)
-with open({log!r}, "a") as log:
-    log.write(json.dumps(words[2:]) + "\\n")
-if words[2:4] == ["data", "process"]:
-    out = pathlib.Path(words[words.index("--out") + 1], "test")
-    out.mkdir(parents=True)
-    for name in ("gsm8k", "mbpp"):
-        (out / f"{{name}}_test.jsonl").touch()
-"""
-
 
 def test_the_pipelines_steps_run_in_order_and_every_test_set_is_evaluated(tmp_path: Path) -> None:
     places = [f"output_dir={tmp_path}/check points", f"results_dir={tmp_path}/results"]
     words = ["--model", "nano", "--device", "cpu", "--sample", "--raw", "RAW", "--data", tmp_path / "data"]
-    python = executable(tmp_path / "python", PYTHON.format(python=sys.executable, log=str(tmp_path / "log")))
+    python = executable(tmp_path / "python", TABLES["PYTHON"].format(python=sys.executable, log=str(tmp_path / "log")))
     done = run_script("run_full_pipeline.sh", *words, *as_options(places), PYTHON=python)
     assert done.returncode == 0, done.stderr
     commands = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
@@ -162,19 +149,10 @@ def test_the_whole_pipeline_on_the_embedded_models(tmp_path: Path, samples: Path
 
 # SLURM, with stand-ins for its commands
 
-STAND_INS = {
-    "scontrol": 'for node in $NODES; do echo "$node"; done',
-    "curl": '[ -n "$FAILS" ] && exit 1; until [ -e "$CALLS.pid" ]; do sleep 0.05; done',
-    "srun": 'gpus="$EXECUTOR_GPUS$CUDA_VISIBLE_DEVICES"\n'
-    'stop="STOP=$TORCH_ELASTIC_SHUTDOWN_TIMEOUT"\n'
-    'echo "GPUS=$gpus HOST=$HOST URL=$OPENAI_BASE_URL KEY=$VLLM_API_KEY PYTHON=$PYTHON $stop $*" >> "$CALLS"\n'
-    'case "$*" in *launch_vllm*) [ -n "$FAILS" ] && exit 1; echo $$ > "$CALLS.pid"; exec sleep 100 ;; esac',
-}  # fmt: skip
-
 
 def submit(folder: Path, nodes: str, gpus: int, *options: str, fails: str = "") -> tuple[list[str], str, int]:
     """Each call of srun, the errors, and the exit status."""
-    for name, text in STAND_INS.items():
+    for name, text in TABLES["STAND_INS"].items():
         executable(folder / name, f"#!/bin/sh\n{text}\n")
     calls = folder / "calls"
     for old in (calls, folder / "calls.pid"):

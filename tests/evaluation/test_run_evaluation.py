@@ -298,12 +298,7 @@ def test_named_sets_and_whole_folders_are_rows(here: Path, cli: CommandLine) -> 
         Path("data/test").mkdir(parents=True)
         for name, record in NAMED.items():
             Path("data/test", name).write_text(json.dumps(record) + "\n")
-        for options, message in (
-            (["gsm9k"], "--datasets gsm9k: no such test set; did you mean 'gsm8k'? there are gsm8k, math"),
-            ([""], "the value of --datasets is empty"),
-            (["math", "--data", "data/test/gsm8k_test.jsonl"], "there are gsm8k in data/test"),
-            (["math", "--data", "data"], "there are none in data"),
-        ):
+        for options, message in TABLES["wrong sets"]:
             assert message in cli.refused(*command, "--datasets", *options)
         for names in ("math,gsm8k", "own"):
             cli(*command, "--datasets", names)

@@ -121,11 +121,7 @@ async def test_no_judge_is_paid_with_words_and_answers_that_look_like_them_pass(
 
 
 async def test_a_word_is_an_answer_if_the_right_one_is_of_its_kind_or_there_is_none() -> None:
-    cases: list[tuple[str, str, Domain]] = [
-        ("yes", "no", "qa"), ("No", "yes", "qa"), ("yes", "Yes, both of them", "qa"), ("y", "x", "math"),
-        ("C", "B", "qa"), ("B", r"\text{(B)}", "math"), ("unknown", "not known", "qa"), ("both", "yes", "qa"),
-        ("above", "below", "qa"), ("none", "x", "math"),
-    ]  # fmt: skip
+    cases: list[tuple[str, str, Domain]] = TABLES["words"]
     refused_here = []
     for said, gold, domain in cases:
         model = ScriptedModel(FALSE)

@@ -117,9 +117,10 @@ def test_the_prompt_is_the_documented_one_and_a_file_replaces_its_lines(tmp_path
     lines = load_lines(path)
     assert (lines["gsm8k"], lines["mine"]) == ("Only the number.", "Mine.")
     assert "math" in lines
-    path.write_text("- gsm8k\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"judge\.prompts"):
-        load_lines(path)
+    for text, message in (("- gsm8k", r"judge\.prompts: "), ("gsm8k: 2024-99-99", "not valid YAML")):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            load_lines(path)
 
 
 async def test_all_requests_of_a_verdict_are_held() -> None:

@@ -206,11 +206,7 @@ async def test_a_server_that_retries_nothing_has_the_same_failures() -> None:
 
 
 async def test_tokens_that_are_not_counted_are_estimated_upwards_and_said() -> None:
-    for usage, text, prompt, completed in (
-        ({"input_tokens": 10, "output_tokens": 5}, "4", 10, 5), ({}, "4 \u00e9", 64 + 4, 64 + 4),
-        ("many", "4", 64 + 4, 64 + 1),
-        ({"prompt_tokens": 10}, "x" * 500, 10, 100), ({"prompt_tokens": 10, "completion_tokens": 0}, "4", 10, 64 + 1),
-    ):  # fmt: skip
+    for usage, text, prompt, completed in TABLES["token counts"]:
         reply = {**completion(text), "usage": usage}
         async with serving(Script(reply), max_tokens=100) as client:
             got = await client.chat("2+2?")
@@ -218,17 +214,10 @@ async def test_tokens_that_are_not_counted_are_estimated_upwards_and_said() -> N
             assert [*map(bool, client.remarks)] == [True] * (usage != {"input_tokens": 10, "output_tokens": 5})
 
 
-QUOTA = '{"error": {"code": "insufficient_quota", "message": "You exceeded your current quota"}}'
-
-
 async def test_a_failure_names_its_cause_and_is_retried_only_where_that_can_help() -> None:
     """That a reply is given after failures that pass is in judging/test_judge."""
     wrong = []
-    for status, text, cause, requests in [
-        (401, "bad key", "key", 1), (403, "not yours", "key", 1), (402, "pay first", "quota", 1),
-        (429, QUOTA, "quota", 1), (429, "slow down", "overload", 3), (404, "no such model", "model", 1),
-        (500, "oops", "server", 3), (400, "max_tokens must be positive", "request", 2), (200, "<html>", "reply", 3),
-    ]:  # fmt: skip
+    for status, text, cause, requests in TABLES["causes"]:
         script = Script(web.Response(status=status, text=text))
         error = await failure(script)
         attempts = f"after {requests} attempts" if requests == 3 else ";"
@@ -369,39 +358,6 @@ async def test_only_deterministic_requests_are_cached_and_the_newest_are_kept(mo
             assert len(script.requests) == requests, question
 
 
-async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_last_caller() -> None:
-    arrived, release, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    sent = list[int]()
-
-    async def handler(request: web.Request) -> web.Response:
-        sent.append((await request.json())["seed"])
-        arrived.set()
-        while not release.is_set() and not left.is_set():
-            await asyncio.sleep(0.01)
-            if request.transport is None:
-                left.set()
-        return web.json_response(completion())
-
-    def ask(client: LLMClient, seed: int) -> asyncio.Task[Any]:
-        return asyncio.create_task(client.chat("q", temperature=1.0, seed=seed))
-
-    async with serving(handler) as client:
-        one, two, other = ask(client, 1), ask(client, 1), ask(client, 2)
-        await arrived.wait()
-        one.cancel()  # the second caller still gets the reply
-        await asyncio.sleep(0.05)
-        release.set()
-        assert (await two).reply == (await other).reply == "4"
-        assert sorted(sent) == [1, 2]
-        assert (client.usage.calls, client.usage.cached) == (2, 1)
-        release.clear()
-        arrived.clear()
-        alone = ask(client, 3)
-        await arrived.wait()
-        alone.cancel()
-        await asyncio.wait_for(left.wait(), 5)
-
-
 async def test_check_makes_one_real_completion_with_the_configured_model() -> None:
     script = Script(MODELS, completion())
     async with serving(script, max_tokens=9, reasoning_effort="low") as client:
@@ -420,20 +376,13 @@ async def test_check_makes_one_real_completion_with_the_configured_model() -> No
 
 
 async def test_too_long_a_prompt_is_no_refusal_and_keys_are_in_no_message(caplog: pytest.LogCaptureFixture) -> None:
-    for text in (
-        "This model's maximum context length is 16384 tokens. However, you requested 20000 tokens",
-        "The decoder prompt (length 9000) is longer than the maximum model length of 8192.",
-        '{"error": {"code": "context_length_exceeded"}}',
-        "prompt is too long: 210000 tokens > 200000 maximum",
-    ):
+    for text in TABLES["too long"]:
         error = await failure(Script(web.Response(status=400, text=text)))
         assert isinstance(error, PromptRefused) and error.cause == "context", text
     refused = await failure(Script(web.Response(status=400, text="response_format is not supported")))
     assert isinstance(refused, RequestRefused)
     caplog.set_level("DEBUG")
-    for text in (
-        "Incorrect API key provided: thesecret.", "key sk-Abc123***xyz9 expired", "Authorization: Bearer eyJhbGc.x",
-    ):  # fmt: skip
+    for text in TABLES["keys"]:
         error = await failure(Script(web.Response(status=500, text=text), web.Response(status=401, text=text)))
         said = f"{error} {caplog.text}"
         assert "***" in str(error)

@@ -1,12 +1,14 @@
 """Requests in flight, bounded and spread over several addresses."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from aiohttp import web
 from test_client import completion, serving
 
 from llm_as_judge.errors import ProviderError
+from llm_as_judge.llm.client import LLMClient
 from llm_as_judge.llm.concurrency import Load, Places
 
 
@@ -99,3 +101,36 @@ async def test_the_least_busy_address_is_asked_and_another_one_if_it_fails() -> 
         with pytest.raises(ProviderError, match="503"):
             await client.chat("?")
         assert client.usage.failed == 1
+
+
+async def test_equal_requests_at_the_same_time_are_sent_once_and_end_with_their_last_caller() -> None:
+    arrived, release, left = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    sent = list[int]()
+
+    async def handler(request: web.Request) -> web.Response:
+        sent.append((await request.json())["seed"])
+        arrived.set()
+        while not release.is_set() and not left.is_set():
+            await asyncio.sleep(0.01)
+            if request.transport is None:
+                left.set()
+        return web.json_response(completion())
+
+    def ask(client: LLMClient, seed: int) -> asyncio.Task[Any]:
+        return asyncio.create_task(client.chat("q", temperature=1.0, seed=seed))
+
+    async with serving(handler) as client:
+        one, two, other = ask(client, 1), ask(client, 1), ask(client, 2)
+        await arrived.wait()
+        one.cancel()  # the second caller still gets the reply
+        await asyncio.sleep(0.05)
+        release.set()
+        assert (await two).reply == (await other).reply == "4"
+        assert sorted(sent) == [1, 2]
+        assert (client.usage.calls, client.usage.cached) == (2, 1)
+        release.clear()
+        arrived.clear()
+        alone = ask(client, 3)
+        await arrived.wait()
+        alone.cancel()
+        await asyncio.wait_for(left.wait(), 5)

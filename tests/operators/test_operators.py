@@ -25,11 +25,7 @@ from llm_as_judge.types import Exchange
 
 TABLES = tables(__file__)
 
-MALFORMED = (
-    "", " \n ", "None", "null", "no tags at all", "<answer>", "<answer></answer>", "<thought>only this", "</solution>",
-    "<solution_letter>Z</solution_letter>", "<solution_letter>", "<review_result>perhaps</review_result>",
-    "```python\n", "```", "{input} {0} {}", "<answer><answer><answer>", "\x00",
-)  # fmt: skip
+MALFORMED = TABLES["MALFORMED"]
 ENSEMBLES = (("ScEnsemble", "response"), ("MdEnsemble", "solution"))
 GENERATED = {"problem": "Sq.", "entry_point": "f", "instruction": "Be brief."}
 EXAMPLE = f"Here:\n```python\n{SQUARE}\n```\nUse it so:\n```python\nprint(f(2))\n```"

@@ -20,6 +20,7 @@ from helpers.finished import EMBEDDED, run_settings
 from helpers.processes import free_port
 from helpers.processes import running as alive
 from helpers.run_logs import read_rollouts
+from helpers.tables import tables
 from helpers.tiny import EOS, NumberTokenizer, tiny_policy
 from helpers.vllm import PYTHON, QUIET, needs_vllm
 from helpers.web import Handler, serving
@@ -36,6 +37,8 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.policy.vllm import VLLMEngine
 from llm_as_judge.policy.vllm_server import OwnServer, command, server_environment
 from llm_as_judge.types import Completion
+
+PROGRAMS = tables(__file__)
 
 
 class FakeServer:
@@ -234,20 +237,7 @@ def test_the_configured_engine_is_checked(server: FakeServer, tmp_path: Path, mo
     assert made.generate([[4]])[0][0].text == "4 9"
 
 
-#: Answers every GET request; starts a child that would outlive it, and writes process ids to the file $NOTES.
-STAND_IN = f"""#!{sys.executable}
-import http.server, json, os, subprocess, sys
-child = subprocess.Popen(["sleep", "1000"])
-noted = {{"pids": [os.getpid(), child.pid], "words": sys.argv[1:], "environment": dict(os.environ)}}
-open(os.environ["NOTES"], "w").write(json.dumps(noted))
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"fine")
-print("up", flush=True)
-http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
-"""
+STAND_IN = f"#!{sys.executable}\n{PROGRAMS['STAND_IN']}"
 
 
 def program(folder: Path, text: str = STAND_IN) -> str:
@@ -315,15 +305,8 @@ async def test_it_ends_with_all_its_processes_past_proxies(tmp_path: Path, monke
 
 
 def test_it_ends_if_the_run_is_killed(tmp_path: Path) -> None:
-    run = (
-        "import sys, time; from pathlib import Path; from llm_as_judge.policy.vllm_server import OwnServer, command;"
-        "from llm_as_judge.config.loading import load_config;"
-        "config = load_config(None, sys.argv[1:2]); words = command(config, 'w', 'n', 'float32');"
-        "s = OwnServer(config.engine, words, 'cpu', Path(sys.argv[2]));"
-        "print('up', flush=True); time.sleep(1000)"
-    )
     noted = {**os.environ, "NOTES": str(tmp_path / "noted")}
-    command = [sys.executable, "-c", run, f"engine.python={program(tmp_path)}", str(tmp_path / "log")]
+    command = [sys.executable, "-c", PROGRAMS["RUN"], f"engine.python={program(tmp_path)}", str(tmp_path / "log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=noted) as running:
         assert running.stdout is not None and running.stdout.readline() == b"up\n"
         os.kill(running.pid, signal.SIGKILL)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.cli import Said
+from helpers.tables import tables
 from helpers.tinker_server import World, tinker_server
 from helpers.tiny import CountingSampler, EchoRunner, Events, ListBuffer, prompt, ten_or_minus_five
 from helpers.update_case import credited
@@ -42,6 +43,7 @@ from llm_as_judge.types import Completion, Problem, Verdict
 pytest.importorskip("tinker", reason="the SDK of the Tinker API is not installed (extra tinker)")
 
 logging.getLogger("tinker").setLevel(logging.ERROR)  # heartbeats of clients whose server has gone
+TABLES = tables(__file__)
 EMBEDDED = "config/embedded.yaml"
 NANO = load_config(Path(__file__).parents[2] / EMBEDDED).base_model.path
 PROMPTS = [[1, 50, 2, 300, 7], [9, 1200, 44], [5, 6, 7, 8]]
@@ -81,14 +83,6 @@ def cosine(a: torch.Tensor, b: torch.Tensor) -> float:
     return float(torch.nn.functional.cosine_similarity(a, b, dim=0))
 
 
-UPDATES: dict[str, dict[str, Any]] = {
-    "plain": {"importance_sampling": "off"},
-    "kl, importance weights": {"beta": 0.3, "importance_sampling": "token_truncate", "importance_sampling_cap": 1.1},
-    "gspo, two epochs": {"loss_type": "gspo", "ppo_epochs": 2, "beta": 0.1, "warmup_steps": 3, "weight_decay": 0.1},
-    "stale": {"importance_sampling": "off", "loss_type": "dapo"},
-}
-
-
 @pytest.mark.parametrize("reduction", ["sum", "mean"])
 def test_updates_through_a_server_are_those_of_our_own(servers: ExitStack, reduction: str) -> None:
     own, said, wrong = world(reduction=reduction, clips=reduction == "sum"), Said(), []
@@ -99,7 +93,7 @@ def test_updates_through_a_server_are_those_of_our_own(servers: ExitStack, reduc
     noisy = [
         replace(c, logprobs=tuple(p + 0.2 * float(torch.randn((), generator=drawn)) for p in c.logprobs)) for c in rows
     ]
-    for name, settings in list(UPDATES.items())[:: 1 if reduction == "sum" else 2]:
+    for name, settings in list(TABLES["updates"].items())[:: 1 if reduction == "sum" else 2]:
         training = TrainingConfig(learning_rate=1e-3, max_grad_norm=1e9, response_max_length=24, **settings)
         local = policy_of(8, 0)
         learner, ours = TinkerLearner(served), Updater(local, training)
@@ -227,12 +221,7 @@ def test_a_server_that_fails_for_longer_is_waited_for_and_said(servers: ExitStac
 
 def test_what_a_server_lacks_or_changes_is_refused_with_value_and_cure(servers: ExitStack, tmp_path: Path) -> None:
     url = servers.enter_context(tinker_server(world()))
-    for setting, message in {
-        "generation.top_p=0.9": "generation.top_p=0.9", "generation.top_k=5": "generation.top_k=5",
-        "generation.temperature=0.7": "generation.temperature=0.7", "lora_dropout=0.1": "model.lora_dropout=0.1",
-        "lora_target_modules=[q_proj]": "model.lora_target_modules=", "quantization=nf4": "model.quantization=nf4",
-        "engine.base_url=": "set engine.base_url",
-    }.items():  # fmt: skip
+    for setting, message in TABLES["refused"].items():
         with pytest.raises(ConfigError, match=message.replace("[", r"\[")):
             config_of(url, setting)
     with pytest.raises(ConfigError, match=r"training.lookahead=1 .* set it to 0"):
@@ -276,13 +265,7 @@ def test_warm_up_training_and_their_cost(servers: ExitStack, here: Path) -> None
     """The commands, in the embedded world."""
     own = world()
     url = servers.enter_context(tinker_server(own))
-    less = (
-        "max_problems=12", "domain_ratios={math: 1, code: 0, qa: 0}", "sft_steps=2", "problems_per_step=2",
-        "look_every=2",
-        "workflows_per_problem=2", "rollout_batch_size=1", "eval_problems=2",
-        "num_return_sequences_in_group=2", "max_steps=1", "evaluation.baselines=none", "enough_valid=1",
-        "engine.price_per_million_input=1", "engine.price_per_million_output=2", "engine.price_per_million_training=4",
-    )  # fmt: skip
+    less = TABLES["small run"]
     warm = run_warmup(config_of(url, *less))
     assert (warm.adapter / "tinker.json").exists()
     result = asyncio.run(run_training(config_of(url, *less, f"model.adapter={warm.adapter.parent}")))

@@ -226,15 +226,8 @@ def test_work_in_place_is_judged_and_weak_unless_the_argument_must_stay(box: Sha
 
 
 def test_no_way_of_calling_the_function_hides_that_a_verdict_is_weak(box: SharedBox) -> None:
-    calls = [
-        "f(x)", "def run(v): f(v)\nrun(x)", "def run(v): return f(v)\nrun(x)", "run = lambda v: f(v)\nrun(x)",
-        "g = f\ng(x)", "import functools\nfunctools.partial(f, x)()", "list(map(f, [x]))", "for y in [x]: f(y)",
-        "class T:\n    def run(self, v): f(v)\nT().run(x)",
-    ]  # fmt: skip
-    measures = [
-        "assert x == sorted(x)", "assert (x == sorted(x)) == True", "ok = x == sorted(x)\nassert ok == True",
-        "assert eval('x == sorted(x)') == True", "assert all(a <= b for a, b in zip(x, x[1:])) == True",
-    ]  # fmt: skip
+    calls = TABLES["calls"]
+    measures = TABLES["measures"]
     tests = [f"x = [3, 1, 2]\n{call}\n{measure}" for call in calls for measure in measures]
     tests.append("def test_it():\n    x = [3, 1, 2]\n    f(x)\n    y = sorted(x)\n    assert x == y\ntest_it()")
     verdicts = box.verdicts((EMPTIES, each) for each in tests)

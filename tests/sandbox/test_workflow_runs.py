@@ -82,16 +82,9 @@ def test_calls_awaited_together_are_served_together_up_to_the_limit(run: Run, mo
 
 
 def test_a_returned_value_becomes_the_answer_and_the_entry_point_is_given(run: Run) -> None:
-    answers = {
-        "'a'": "a", "('a', 0.0)": "a", "7": "7", "2.5, 1": "2.5", "True": "True", "('é\\ud800', 0)": "é?"
-    }  # fmt: skip
+    answers = TABLES["answers"]
     assert {value: run(workflow(f"return {value}")).answer for value in answers} == answers
-    for value, error in {
-        "None": "returned None instead of an answer",
-        "()": "returned None",
-        "{'response': 1}": "return one of its values ('response')",
-        "['a'], 0.0": "returned a list instead of an answer",
-    }.items():
+    for value, error in TABLES["no answers"].items():
         result = run(workflow(f"return {value}"))
         assert result.outcome == "raised" and error in result.error and result.answer is None
     takes = "async def __call__(self, {}, {})".format

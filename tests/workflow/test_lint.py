@@ -66,11 +66,7 @@ def test_layer_one_documents_it_and_lint_knows_its_signature() -> None:
     operators = load_operators(config("ops.py:Translate").operators)
     assert linted(WORKFLOW, operators=operators) == []
     assert "W201" in [f.code for f in linted(WORKFLOW)], "it is not configured"
-    for old, new, code in (
-        ("problem, ['French']", "problem", "W203"), ("['French']", "'French'", "W203"),
-        ("tone='warm'", "mood='warm'", "W203"), ("polite=True", "rude=True", "W203"),
-        ("['translation']", "['answer']", "W207"), ("await ", "", "W204"),
-    ):  # fmt: skip
+    for old, new, code in TABLES["own operators"]:
         assert code in [f.code for f in linted(WORKFLOW.replace(old, new), operators=operators)], new
 
 
@@ -127,12 +123,7 @@ def test_names_are_found_in_annotations_helpers_dicts_and_conditions() -> None:
         used = source.replace("self.answer_generate", place)
         assert [f.code for f in linted(used) if f.fatal] == []
         assert [f.code for f in linted(used.replace("['answer']", "['anser']")) if f.fatal] == ["W207"]
-    for old, new in (
-        ("problem: str)", "problem: str, hint: Optional[str] = None)"),
-        ("problem: str):", "problem: str) -> Tuple[str, float]:"),
-        ("class Workflow:\n", "class Workflow:\n    cache: Dict[str, str] = {}\n\n"),
-        ("class Workflow:\n", "def clean(text):\n    return re.sub(' ', '', text)\n\n\nclass Workflow:\n"),
-    ):
+    for old, new in TABLES["needs an import"]:
         source = SEED.replace(old, new)
         assert [f.code for f in linted(source)] == ["W303"], new
         for imports in ("import re\nfrom typing import Dict, Optional, Tuple", "import re\nfrom typing import *"):

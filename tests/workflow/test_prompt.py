@@ -161,12 +161,7 @@ def test_nothing_of_reference_verdict_or_hidden_tests_is_told(wait: Wait) -> Non
     code = replace(CODE, public_tests=("assert f(2) == 4", "assert f(3) == 9"))
     context = Question("s", "Who wrote it?", "qa", context="It was written by a clerk.", dataset="squad2")
     letter = Question("m", "Which? A. one B. two", "qa", dataset="mmlu")
-    bodies = (
-        "return r, 0.0", "return (await self.op(input=problem))['nothing'], 0.0", "return str(1 / 0), 0.0",
-        "return (await self.op(input=problem))['answer'], 0.0", "return '', 0.0",
-        "return 'def f(x): return 2 * x', 0.0",
-        "for _ in range(30): await self.op(input=problem)\nreturn 'x', 0.0",
-    )  # fmt: skip
+    bodies = TABLES["bodies"]
     told, box = list[str](), Sandbox(SandboxConfig(cpu_seconds=1))
 
     async def again(completions: Sequence[Completion], texts: Sequence[str]) -> list[Completion]:
