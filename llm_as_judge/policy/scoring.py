@@ -49,7 +49,8 @@ def score(base: Any, completions: Sequence[Completion], sampling: Sampling, layo
         hidden = _padded_hidden(base, completions)
         return _scores(base, hidden, targets, torch.arange(len(targets)), completions, sampling)
     tree = prefix_tree.plan(*_sequences(completions))
-    hidden = row_hidden(base, tree, Tree(tree.layout, kernel_for(base.device)))[tree.rows.to(base.device)]
+    hidden = row_hidden(base, tree, Tree(tree.layout, kernel_for(base.device)))
+    hidden = hidden.index_select(0, tree.rows.to(base.device))  # indexing adds up its gradient in any order on a CPU
     return _scores(base, hidden, tree.targets, tree.edge, completions, sampling)
 
 
@@ -96,7 +97,7 @@ def _staged(base: Any, stage: Stage, completions: Sequence[Completion], sampling
         hidden = leaves[0]
         if tree.unique_tokens:
             hidden = torch.cat([row_hidden(base, tree, Tree(tree.layout, kernel, past=past)), leaves[0]])
-        hidden = hidden[tree.rows.to(hidden.device)]
+        hidden = hidden.index_select(0, tree.rows.to(hidden.device))
         yield members, _scores(base, hidden, tree.targets, tree.edge, [completions[i] for i in members], sampling)
     reached = [(root, leaf.grad) for root, leaf in zip(roots, leaves, strict=True) if leaf.grad is not None]
     if reached:
@@ -131,7 +132,7 @@ def _scores(
     within, edge = within.to(device), edge.to(device)
 
     def rows(values: Tensor) -> Tensor:
-        return values.new_zeros(within.shape).masked_scatter(within, values[edge])
+        return values.new_zeros(within.shape).masked_scatter(within, values.index_select(0, edge))
 
     return TokenScores(rows(logprobs), rows(entropy), mask.to(device))
 

@@ -302,3 +302,21 @@ def test_a_model_that_is_scored_wrongly_or_not_at_all_fails_the_check(monkeypatc
     monkeypatch.setattr(type(policy.base), "get_decoder", lambda self: self)  # as in some models
     with pytest.raises(ConfigError, match=r"qwen2 cannot be trained here: \w+: .*last_hidden_state"):
         check_layout(policy, batch("ragged", 8), Sampling(), "padded")
+
+
+def test_gradients_do_not_depend_on_how_threads_share_the_work() -> None:
+    """Else a resumed run differs from one that was not stopped. Indexing adds up its gradient in any order on a CPU."""
+    policy, draw, threads = tiny_policy(rank=4), random.Random(0), torch.get_num_threads()
+    rows = [(tuple(draw.choices(range(3, 20), k=40)), draw.choices(range(3, 20), k=90)) for _ in range(4)]
+    completions = [Completion("", p, (*c[:60], *draw.choices(range(3, 20), k=30)), (), "stop") for p, c in rows * 12]
+    found = set[bytes]()
+    torch.set_num_threads(4)
+    try:
+        for _ in range(12):
+            policy.model.zero_grad()
+            scoring.score(policy.base, completions, Sampling(), "tree").logprobs.sum().backward()
+            grads = [p.grad.flatten() for p in policy.trainable_parameters if p.grad is not None]
+            found.add(torch.cat(grads).numpy().tobytes())
+    finally:
+        torch.set_num_threads(threads)
+    assert len(found) == 1
