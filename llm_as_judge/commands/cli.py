@@ -253,8 +253,8 @@ def flat(result: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str
             yield f"{prefix}{name}", f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def print_result(result: Any, as_json: bool, text: str = "") -> None:
-    """Print JSON, or ``text``; without it a line for each value of a mapping."""
+def print_result(result: Any, as_json: bool, text: str = "", ok: bool = True) -> None:
+    """Print JSON, or ``text``; without it a line for each value of a mapping. The exit status is 1 unless ``ok``."""
     if as_json:
         print_json(result)
     elif text:
@@ -263,3 +263,5 @@ def print_result(result: Any, as_json: bool, text: str = "") -> None:
         rows = list(flat(result))
         width = max(len(name) for name, _ in rows)
         echo("\n".join(f"{name:{width}}  {value}" for name, value in rows))
+    if not ok:
+        raise typer.Exit(1)

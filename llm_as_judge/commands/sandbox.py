@@ -73,9 +73,7 @@ def verdict(
     found, sandbox = limits.run(judge)
     if found.outcome == "fault":
         raise SandboxFault(f"no verdict: {found.error}")
-    cli.print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json)
-    if not found.passed:
-        raise typer.Exit(1)
+    cli.print_result({**dataclasses.asdict(found), "sandbox": sandbox}, as_json, ok=found.passed)
 
 
 @app.command()

@@ -45,9 +45,8 @@ def solve(
     cli.show_caveat(console, settings)
     solution = cli.run(answer())
     cli.show(console, cli.policy_name(checkpoint, settings))
-    cli.print_result(solution.as_json(), as_json, "\n".join(_lines(solution)))
-    if solution.execution.outcome != "finished":
-        raise typer.Exit(1)
+    finished = solution.execution.outcome == "finished"
+    cli.print_result(solution.as_json(), as_json, "\n".join(_lines(solution)), finished)
 
 
 def _lines(solution: "Solution") -> Iterator[str]:

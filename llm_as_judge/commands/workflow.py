@@ -31,10 +31,9 @@ def lint(
     findings = find(
         workflow.text, entry_point=entry_point, operators=operators, prompt=workflow.prompt, executors=executors
     ).findings
-    found = [f"{f.line}: {f.code} {'error' if f.fatal else 'warning'}: {f.message}" for f in findings]
-    cli.print_result(findings, as_json, "\n".join(f"{workflow.file}:{line}" for line in found or [" no findings"]))
-    if any(finding.fatal for finding in findings):
-        raise typer.Exit(1)
+    lines = [f"{f.line}: {f.code} {'error' if f.fatal else 'warning'}: {f.message}" for f in findings]
+    text = "\n".join(f"{workflow.file}:{line}" for line in lines or [" no findings"])
+    cli.print_result(findings, as_json, text, not any(finding.fatal for finding in findings))
 
 
 @app.command()
@@ -64,6 +63,4 @@ def run(
         warnings = [f"{one.code} line {one.line}: {one.message}" for one in execution.findings if not one.fatal]
         result["findings"] = "; ".join(warnings)
         result["calls"] = ", ".join(f"{c.name} ({c.executor})" if c.executor else c.name for c in execution.calls)
-    cli.print_result(result, as_json)
-    if execution.outcome != "finished":
-        raise typer.Exit(1)
+    cli.print_result(result, as_json, ok=execution.outcome == "finished")
