@@ -7,19 +7,18 @@ Files of an earlier run of the same name are moved aside before a new one begins
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 from llm_as_judge.assembly.policy import checkpoint_folder
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.config.fields import names_input
-from llm_as_judge.config.identity import IRRELEVANT, deciding_of, identity, is_access
+from llm_as_judge.config.identity import IRRELEVANT, decisive, identity
 from llm_as_judge.config.loading import to_yaml
-from llm_as_judge.config.schema import LEAVES, Config
+from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.errors import ConfigError, DataError
 from llm_as_judge.files import locked, read_json, write_json
 from llm_as_judge.rl import checkpoint
@@ -67,7 +66,7 @@ class RunFolder:
         digest = hashlib.sha256(f"{self.config_text}\n{data_digest}\n{began}".encode()).hexdigest()[:6]
         run_id = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{digest}"
         about = {"id": run_id, "began": began, "config": identity(self.config)[:16], "data": data_digest}
-        write_json(self.checkpoints / _IDENTITY, about)
+        write_json(self.checkpoints / _IDENTITY, {**about, "settings": _deciding(self.config)})
         return Started(self, run_id, EventLog(self.log_file))
 
 
@@ -99,11 +98,12 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
     cure = "wait for it, or give this run another name: --set output.run_name=NAME"
     with locked(checkpoints, "in use by a training run of", cure):
         newest = checkpoint.latest(checkpoints, progress.say) if resume else None
-        previous = str(read_json(checkpoints / _IDENTITY).get("id") or "")
+        about = read_json(checkpoints / _IDENTITY)
+        previous = str(about.get("id") or "")
         if newest is not None:
             if previous not in ("", checkpoint.verify(newest)):
                 raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it")
-            if changed := _changed(config, newest):
+            if changed := [*_changes(about.get("settings", {}), _deciding(config))]:
                 raise ConfigError(
                     f"--resume with settings that differ from {newest}: {'; '.join(changed)}. Set them back to "
                     "continue, or start a new run with --fresh"
@@ -115,19 +115,21 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
         yield RunFolder(config, to_yaml(config), checkpoints, log_file, results, buffer, newest, previous)
 
 
-def _changed(config: Config, checkpoint: Path) -> list[str]:
-    """List settings that decide what is learned and differ from the checkpoint's. Names of files are not compared."""
-    file = checkpoint / "config.yaml"
-    saved = (yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None) or {}
-    now = yaml.safe_load(to_yaml(config))
-    was, named = (deciding_of(tree.get("executors", {})) for tree in (saved, now))
-    changed = [] if was == named else [f"executors was {was}, is {named}"]
-    for name, field in LEAVES.items():
-        section, _, leaf = name.partition(".")
-        if section in _NOT_LEARNED or names_input(field) or "free" in field.metadata or is_access(name):
-            continue
-        value = now[section][leaf]
-        priceless = leaf.startswith("price_") and not named  # prices weigh tokens only among several executors
-        if not priceless and saved.get(section, {}).get(leaf, value) != value:
-            changed.append(f"{name} was {saved[section][leaf]}, is {value}")
-    return changed
+def _deciding(config: Config) -> dict[str, Any]:
+    """Return the settings that decide what is learned, files by their contents; those of data are compared as problems.
+
+    Prices decide only among several executors, by which tokens are weighed.
+    """
+    kept = decisive(config, [section for section in SECTIONS if section not in _NOT_LEARNED])
+    found = {f"{section}.{name}": value for section, own in kept.items() for name, value in own.items()}
+    free = {name for name, field in LEAVES.items() if "free" in field.metadata}
+    free |= {name for name in found if name.startswith("executor.price_") and not config.executors}
+    free |= {name for name in found if name.startswith("data.") and names_input(LEAVES[name])}
+    return {name: value for name, value in found.items() if name not in free}
+
+
+def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    for name in dict.fromkeys([*now, *was]):
+        if was.get(name, now.get(name)) != now.get(name):
+            files = name == "model.model_name" or (name in LEAVES and names_input(LEAVES[name]))
+            yield f"{name} or its files" if files else f"{name} was {was[name]}, is {now.get(name)}"

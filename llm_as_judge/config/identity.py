@@ -6,7 +6,7 @@ endpoints, budgets and trackers, because none of them changes what is measured.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,9 @@ def decisive(config: Config, sections: Iterable[str]) -> dict[str, dict[str, Any
     """Return the deciding settings of ``sections``, as JSON types; named executors belong to ``executor``."""
     found = {section: dict(_settings(config, section)) for section in sections}
     if config.executors and "executor" in found:
-        found["executors"] = deciding_of(config.model_dump(mode="json", include={"executors"})["executors"])
+        named = config.model_dump(mode="json", include={"executors"})["executors"].items()
+        found["executors"] = {of: {k: own[k] for k in own if not is_access(f"executor.{k}")} for of, own in named}
     return found
-
-
-def deciding_of(executors: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings of named executors without their connections."""
-    return {name: {k: own[k] for k in own if not is_access(f"executor.{k}")} for name, own in executors.items()}
 
 
 def digest(value: Any) -> str:

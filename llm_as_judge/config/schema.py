@@ -31,7 +31,7 @@ class ModelConfig(Strict):
     lora_alpha: Float = Field(64.0, gt=0, description="LoRA scale: the output is multiplied by alpha / rank.")
     lora_dropout: Float = Field(0.0, ge=0, lt=1, description="Dropout on the adapter's input.")
     lora_target_modules: str | Names = Field("all-linear", description="Modules to adapt: all-linear, list or pattern.")
-    dtype: Literal["auto", "float32", "bfloat16"] = Field(
+    dtype: Free[Literal["auto", "float32", "bfloat16"]] = Field(
         "auto",
         description="Precision of the base (adapter: float32); auto: bfloat16 on CUDA and CPUs with support (not "
         "for tiny models), else float32.",
@@ -69,13 +69,13 @@ class TrainingConfig(Strict):
     rollout_batch_size: int = Field(4, gt=0, le=MAX_ITEMS, description="Problems per step.")
     num_return_sequences_in_group: int = Field(6, ge=2, le=MAX_ITEMS, description="Workflows sampled per problem (G).")
     ppo_epochs: int = Field(1, gt=0, description="Optimiser steps per batch.")
-    learning_rate: Float = Field(5e-6, gt=0, le=1, description="Peak learning rate of the adapter.")
-    warmup_steps: int = Field(0, ge=0, description="Linear warm-up of the learning rate, in optimiser steps.")
+    learning_rate: Free[Float] = Field(5e-6, gt=0, le=1, description="Peak learning rate of the adapter.")
+    warmup_steps: Free[int] = Field(0, ge=0, description="Linear warm-up of the learning rate, in optimiser steps.")
     weight_decay: Float = Field(0.0, ge=0, description="Weight decay of AdamW.")
-    max_grad_norm: Float = Field(1.0, gt=0, description="Maximum gradient norm.")
+    max_grad_norm: Free[Float] = Field(1.0, gt=0, description="Maximum gradient norm.")
     epsilon: Float = Field(0.2, gt=0, lt=1, description="Lower clip range of the probability ratio.")
     epsilon_high: Float = Field(0.28, gt=0, description="Upper clip range of the probability ratio.")
-    beta: Float = Field(0.0, ge=0, description="Weight of the KL term to the starting policy; 0 = off.")
+    beta: Free[Float] = Field(0.0, ge=0, description="Weight of the KL term to the starting policy; 0 = off.")
     loss_type: LossType = Field("dr_grpo", description="Loss and its normalisation, as in TRL.")
     scale_rewards: ScaleRewards = Field("group", description="Standard deviation that divides advantages.")
     use_bias_correction_kl: bool = Field(True, description="Multiply the KL term by the probability ratio, as in TRL.")
@@ -191,7 +191,7 @@ class EvaluationConfig(Strict):
 class BufferConfig(Strict):
     buffer_size: int = Field(100, gt=0, description="Maximum number of workflows per domain.")
     reward_threshold: Float = Field(8.0, description="Minimum reward of a collected workflow.")
-    top_k: int = Field(3, ge=0, description="Examples in a prompt, fewer where they do not fit; 0 = only collect.")
+    top_k: int = Field(3, ge=0, description="Examples in a training prompt (no other), if they fit; 0 = only collect.")
     persistence_dir: Access[OutputPath | None] = Field(None, description="Folder of stored buffers; null = not stored.")
 
 

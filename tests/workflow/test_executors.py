@@ -23,7 +23,7 @@ from running import Script, Wait
 from llm_as_judge.assembly import recording
 from llm_as_judge.assembly.hosted import HostedModels
 from llm_as_judge.assembly.policy import load_author
-from llm_as_judge.assembly.run_folder import _changed
+from llm_as_judge.assembly.run_folder import _changes, _deciding
 from llm_as_judge.assembly.services import open_services
 from llm_as_judge.commands.compare import run_comparison
 from llm_as_judge.commands.doctor import checks_of, run_check
@@ -73,10 +73,11 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
     # What decides results: a description, which the policy reads, but not where the model is.
     same, other = (loaded(TWO, f"executors.strong.{change}") for change in ("base_url=http://x/v1", "description=x"))
     assert identity(loaded(TWO)) == identity(same) != identity(other)
-    Path("config.yaml").write_text(to_yaml(loaded(TWO)), "utf-8")
-    assert _changed(same, Path()) == [] and "executors was" in _changed(other, Path())[0]
-    dearer = loaded(TWO, "executor.price_per_million_input=9")
-    assert "executor.price_per_million_input was" in _changed(dearer, Path())[0], "tokens are weighed by it"
+    dearer = loaded(TWO, "executor.price_per_million_input=9")  # tokens are weighed by it
+    first, *changed = (_deciding(one) for one in (loaded(TWO), same, other, dearer))
+    assert "hush" not in str(first), "it is written beside the checkpoints"
+    whats = [next(_changes(first, now), "").partition(" was ")[0] for now in changed]
+    assert whats == ["", "executors.strong", "executor.price_per_million_input"]
     one = "executors: {%s}"
     for text, message in {
         one % "default: {model: b}": "c.yaml:1: 'executors.default.model': 'default' cannot be a name",
