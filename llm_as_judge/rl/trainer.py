@@ -66,11 +66,9 @@ class Trainer:
                 parts.on_step(report)
                 if parts.evaluate is not None and config.eval_every and self.step % config.eval_every == 0:
                     await self._validate(parts.evaluate)
-        except TrainingStopped:
-            raise
         except (KeyboardInterrupt, asyncio.CancelledError, Exception):
             if self.learner.unsettled:
-                logger.warning("stopped during an update; the last checkpoint on disk remains")
+                logger.warning("the step is not finished; the last checkpoint on disk remains")
             else:
                 # On the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly.
                 try:
@@ -128,7 +126,7 @@ class Trainer:
             stop = self.stops.after(report, groups)
             if not stop:
                 self._finished = self._state()
-                self.learner.unsettled = False
+            self.learner.unsettled = bool(stop)
             # From here on the step is finished. If the disk is full, it is still saved on the way out.
             parts.buffer.save()
             log_step(parts.log, credited, report)

@@ -4,6 +4,7 @@ Scores log-probs in micro-batches, computes the loss, clips gradients and steps 
 task sees partly updated weights.
 """
 
+import logging
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,9 +27,14 @@ from llm_as_judge.rl.loss import LossInputs, LossOutputs, Normaliser, policy_los
 from llm_as_judge.rl.ranks import ALONE, Ranks, add_up_gradients, divide
 from llm_as_judge.types import Completion
 
+logger = logging.getLogger(__name__)
+
+#: Updates in a row without a finite gradient, after which a run stops.
+MOST_SKIPPED = 3
+
 
 class TrainingStopped(LLMAsJudgeError):
-    """The run would be wasted: the policy collapsed or the gradient is not finite."""
+    """The run would be wasted: the policy collapsed or gradients are not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +204,7 @@ class Updater:
 
     def __init__(self, policy: Policy, config: TrainingConfig, ranks: Ranks = ALONE) -> None:
         self.policy, self.config, self.ranks = policy, config, ranks
-        self.unsettled = False
+        self.unsettled, self._skipped = False, 0
         self.optimizer = SharedAdamW(policy, ranks, config.learning_rate, config.weight_decay)
         self.checked_layout = CheckedLayout(policy, config.shared_prefix, config.micro_batch_tokens)
 
@@ -241,13 +247,16 @@ class Updater:
                     own = own + torch.tensor([float(out.loss), *out[1:]], dtype=torch.float64)
             epoch = self.ranks.add_up(own)
             loss, sums = float(epoch[0]), sums + epoch
-            self.unsettled = True
+            before, self.unsettled = self.unsettled, True
             norm = self.optimizer.clipped_step(config, rise_of(config, self.optimizer.steps))
-            if not math.isfinite(norm):
-                what = f"step {work.version + 1}: gradient norm is {norm}"
-                raise TrainingStopped(
-                    f"{what}; lower the learning rate ({config.learning_rate}) or use model.dtype=float32"
-                )
+            self._skipped = 0 if math.isfinite(norm) else self._skipped + 1
+            if self._skipped:
+                self.unsettled = before
+                what = f"step {work.version + 1}: the gradient norm is {norm}, so that no step is taken"
+                if self._skipped == MOST_SKIPPED:
+                    cure = f"lower training.learning_rate ({config.learning_rate}), or set model.dtype=float32"
+                    raise TrainingStopped(f"{what}, {MOST_SKIPPED} times in a row; continue with --resume and {cure}")
+                logger.warning(what)
         self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
         return UpdateReport.of(config, loss, sums.tolist()[1:], norm)
 

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,34 @@ async def test_no_valid_workflow_or_a_collapse_stops_the_run(tmp_path: Path) -> 
 
     assert await steps() == 5
     assert await steps(3) == 8, "counted in a row"
+
+
+async def test_updates_without_a_finite_gradient_are_left_out_and_several_in_a_row_stop_the_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(directory: Path, at: Collection[int]) -> tuple[Trainer, list[Any]]:
+        made, seen = bandit_trainer(directory, save_every=9), list[Any]()
+        backward = made.learner._backward
+
+        def poisoned(*work: Any) -> Iterator[Any]:
+            yield from backward(*work)
+            if made.step + 1 in at:
+                next(p for p in made.learner.optimizer.weights if p.grad is not None).grad.fill_(math.nan)
+
+        made.learner._backward = poisoned
+        made.parts = replace(made.parts, on_step=lambda report: seen.append((report.grad_norm, weights(made))))
+        return made, seen
+
+    made, seen = broken(tmp_path / "twice", (2, 3))
+    report = await made.train(4)
+    assert report is not None and report.step == 4 and caplog.text.count("no step is taken") == 2
+    norms, adapters = zip(*seen, strict=True)
+    assert [math.isfinite(norm) for norm in norms] == [True, False, False, True]
+    assert equal(adapters[0], adapters[2]) and not equal(adapters[2], adapters[3])
+    made, seen = broken(tmp_path / "on", range(2, 9))
+    with pytest.raises(TrainingStopped, match=r"step 4: .* 3 times in a row; continue with --resume"):
+        await made.train(8)
+    assert checkpoint.latest(tmp_path / "on") == tmp_path / "on/step_3", "what was paid for is kept"
 
 
 def down(fails: float = math.inf) -> Judges:
