@@ -99,6 +99,7 @@ def grpo_arguments(config: Config) -> dict[str, Any]:
     return {
         **(gspo if training.loss_type == "gspo" else {"loss_type": training.loss_type}),
         "use_cpu": device.type == "cpu",
+        "model_init_kwargs": {"dtype": "bfloat16" if device.type == "cuda" else "float32"},
         "bf16": device.type == "cuda",
         **picked(training, "seed max_steps learning_rate warmup_steps weight_decay max_grad_norm epsilon beta"),
         **picked(training, "use_bias_correction_kl scale_rewards mask_truncated_completions"),

@@ -133,8 +133,8 @@ class UserTurn:
 
     def ids(self, tokenizer: Any, text: str, prefill: str, ended: bool) -> list[int]:
         """List ids from a reply's end, which it has itself if it ``ended``, to where the policy begins its next one."""
-        for special in getattr(tokenizer, "all_special_tokens", ()):
-            text = text.replace(special, "")
+        for special in filter(None, getattr(tokenizer, "all_special_tokens", ())):
+            text = text.replace(special, " ")  # not "": what is around one may be another
         words = [int(i) for i in tokenizer.encode(text, add_special_tokens=False)][: USER_TURN - _TEMPLATE]
         head = tokenizer.encode(prefill, add_special_tokens=False) if prefill else ()
         return [*(() if ended else (self.end,)), *self.before, *words, *self.after, *map(int, head)]

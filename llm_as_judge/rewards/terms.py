@@ -55,9 +55,9 @@ def answer_format(rollout: Rollout, _: RewardConfig) -> float:
 
 
 def repetition(rollout: Rollout, _: RewardConfig) -> float:
-    """Return 10 times the share of repeated operator calls or of repeated n-grams in the text, whichever is larger."""
+    """Return 10 times the share of repeated calls, or of repeated n-grams after the thoughts, whichever is larger."""
     calls = [(c.name, c.executor, _frozen(c.arguments)) for c in rollout.execution.calls]
-    words = re.findall(r"\w+", rollout.completion.text)
+    words = re.findall(r"\w+", rollout.completion.text.rpartition("</think>")[2])
     ngrams = [tuple(words[i : i + _NGRAM]) for i in range(len(words) - _NGRAM + 1)]
     return 10.0 * max(_repeated(calls), _repeated(ngrams))
 

@@ -179,7 +179,7 @@ def test_doctor_refuses_a_card_without_bfloat16_and_warns_of_a_small_one(monkeyp
         monkeypatch.setattr(torch.cuda, name, lambda device, fact=fact: card[fact])
 
     def found(*settings: str, name: str = "gpu") -> doctor.Check:
-        local = ["generation.engine=local", "executor.concurrency=4", *settings]
+        local = ["generation.engine=local", "executor.concurrency=4", "prompt_max_length=3072", *settings]
         return doctor.run_check(name, doctor.checks_of(load_config("config/one_model.yaml", local))[name])
 
     assert not found().ok and "Tesla T4 has no bfloat16; set model.dtype=float32" in found().detail

@@ -31,6 +31,7 @@ STEPS = 6
 
 def trained(config: Config, reward: Any, rows: Any) -> list[dict[str, float]]:
     tokenizer, model = load_folder(locate_weights(config.base_model.path), "float32")
+    assert grpo_arguments(config)["model_init_kwargs"] == {"dtype": "float32"}, "TRL's default is the file's"
     arguments = grpo_arguments(config) | {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 1}
     quiet: dict[str, Any] = {"report_to": [], "disable_tqdm": True, "logging_steps": 1, "save_strategy": "no"}
     quiet["gradient_checkpointing"] = False

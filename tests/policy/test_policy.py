@@ -184,6 +184,8 @@ def test_templates_get_what_they_accept_and_texts_have_no_special_tokens() -> No
         "": "",
     }  # fmt: skip
     assert {written: text_of(Letters(), list(map(ord, written))) for written in cases} == cases
+    told = UserTurn(0, (), ()).ids(Letters(), "a<eo<eos>s>b", "", ended=True)
+    assert "<eos>" not in "".join(map(chr, told)) and len(told) > 2
 
 
 END = 22

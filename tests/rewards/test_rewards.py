@@ -113,7 +113,8 @@ def test_efficiency_simplicity_repetition_and_format() -> None:
     assert term("repetition", calls=(call(input="a", n=1), call(n=1, input="a")), text="") == 5.0
     assert term("repetition", calls=(call("A", input="a"), call("B", input="a")), text="") == 0.0
     assert term("repetition", calls=(call(value={1, 2}),), text="") == 0.0, "arguments that JSON cannot hold"
-    assert 9.0 < term("repetition", text="same words over and over again " * 50) <= 10.0
+    again = "same words over and over again " * 50
+    assert 9.0 < term("repetition", text=again) <= 10.0 and term("repetition", text=f"{again}</think>one") == 0.0
     wrong = []
     warnings.simplefilter("error")  # odd Python gives none
     long = [("word " * 80, "qa", False), ("x = 1\n" * 10_000, "code", False)]
