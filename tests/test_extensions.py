@@ -12,16 +12,7 @@ from helpers.processes import ROOT, program
 from helpers.tables import tables
 
 EXTENSIONS = tables(__file__)
-USE = """
-import contextlib, io
-from llm_as_judge.commands.app import main
-from llm_as_judge.config.loading import load_config
-
-def command(*words):
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        assert main([*words]) == 0, words
-    return printed.getvalue()
-"""
+USE = EXTENSIONS.pop("before each use")
 
 
 def test_each_extension_takes_at_most_two_files_and_works(here: Path) -> None:

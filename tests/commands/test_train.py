@@ -84,10 +84,8 @@ def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tm
     assert not any(free in error for free in ("max_steps", "timeout_s", "learning_rate"))
 
 
-def test_resume_compares_the_files_that_decide_what_is_learned(
-    finished_run: FinishedRun, tmp_path: Path, cli: CommandLine
-) -> None:
-    """By their contents: the KL reference, verdicts and rewards of a run stay what they were."""
+def test_resume_compares_files_by_content(finished_run: FinishedRun, tmp_path: Path, cli: CommandLine) -> None:
+    """The KL reference, verdicts and rewards of a run stay what they were."""
     run, own = finished_run.copy(tmp_path), tmp_path / "own.py"
     own.write_text("def right(question, answer): return 1.0\ndef brief(completions, **_): return [0.0]\n")
     named = (f"judge.function={own}:right", f"reward.functions={{'{own}:brief': 0.2}}")

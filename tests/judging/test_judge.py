@@ -12,6 +12,7 @@ from unittest.mock import AsyncMock
 import pytest
 from helpers.judging import ALONE, FALSE, HYBRID, TRUE, ScriptedModel, asked, problem
 from helpers.misbehaving import REQUESTS, VERDICT, Misbehaving
+from helpers.tables import tables
 from helpers.web import Handler, completion, serving
 
 from llm_as_judge.answers.equivalence import matches
@@ -135,6 +136,8 @@ async def test_all_requests_of_a_verdict_are_held() -> None:
     assert by_rules.tier == "rules" and by_rules.exchanges == ()
 
 
+TABLES = tables(__file__)
+
 PROBLEM = Problem(Question("p", "How many?", "math", dataset="gsm8k"), Reference(("12",)))
 _names = count()
 
@@ -210,12 +213,8 @@ async def test_no_answer_makes_itself_unscored_by_its_length_or_its_words() -> N
     with serving(_Short) as address:
         async with LLMClient(EndpointConfig(base_url=address, max_retries=0)) as llm:
             judge = Judge(HYBRID, llm)
-            for answer, right in (
-                ("a dozen", True), ("a score", False), ("x " * 900 + "a dozen", True), ("x " * 900, False),
-                ("x " * 150 + "a dozen", True), ("x " * 230, False), ("a tabu dozen", False), ("x tabu " * 300, False),
-                ("a crash dozen", False), ("a mute dozen", False), ("a secret dozen", False),
-            ):  # fmt: skip
-                verdict = await judge.verdict(PROBLEM, answer)
+            for before, times, end, right in TABLES["answers"]:
+                verdict = await judge.verdict(PROBLEM, answer := before * times + end)
                 if verdict.correct is not right:
                     wrong.append((answer[-20:], verdict.correct, verdict.reason))
             ours = replace(PROBLEM, question=replace(PROBLEM.question, text="everything " * 90))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.tables import tables
 from helpers.tiny import FAMILIES, logprobs_of, tiny_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -262,13 +263,7 @@ def test_windows_and_dropout_of_the_model_change_nothing_or_are_refused() -> Non
 # --- compared with the model's own forward pass ---
 
 #: Operations between hidden state and logits: a divisor, a factor, a cap, none.
-HEADS = {
-    "granite": {"logits_scaling": 8.0, "attention_multiplier": 0.2, "embedding_multiplier": 3.0},
-    "cohere": {"logit_scale": 0.1},
-    "gemma3_text": {"final_logit_softcapping": 2.0, "head_dim": 8, "query_pre_attn_scalar": 8},
-    "gpt2": {"n_embd": 32, "n_head": 4},
-    "qwen2": {},
-}
+HEADS = tables(__file__)
 
 
 @pytest.mark.parametrize("family", HEADS)
