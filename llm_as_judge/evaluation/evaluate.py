@@ -20,7 +20,7 @@ from llm_as_judge.policy.device import on_device
 from llm_as_judge.policy.limits import EVALUATED_AT_ONCE
 from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.rollout import Engine, RolloutParts, collect, next_turns
-from llm_as_judge.seeds import evaluation_seed
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Completion, Group, Problem, Question, Rollout
 from llm_as_judge.workflow.prompt import Layer1
 
@@ -67,7 +67,7 @@ class PolicyAuthor:
                 f"training.prompt_max_length={limit}, which their prompts exceed: {named}"
             )
         fitting = [prompt for i, prompt in enumerate(ids) if i not in long]
-        groups = iter(self._generate(evaluation_seed(self.config.training.seed, start), samples, fitting))
+        groups = iter(self._generate((start,), samples, fitting))
         return [
             _verbatim(_TOO_LONG.format(long[i], limit), samples)
             if i in long
@@ -77,16 +77,16 @@ class PolicyAuthor:
 
     def again(self, completions: Sequence[Completion], told: Sequence[str], start: int = 0) -> list[Completion]:
         """Add a repair turn to each of ``completions``, after what it is ``told``."""
-        seed = evaluation_seed(self.config.training.seed, start, repair=True)
-        return next_turns(self.policy, partial(self._generate, seed, 1), completions, told)
+        return next_turns(self.policy, partial(self._generate, (start, "repair"), 1), completions, told)
 
-    def _generate(self, seed: int, samples: int, prompts: Sequence[Sequence[int]]) -> list[list[Completion]]:
+    def _generate(
+        self, of: tuple[object, ...], samples: int, prompts: Sequence[Sequence[int]]
+    ) -> list[list[Completion]]:
         generation, training = self.config.generation, self.config.training
         sampling = Sampling(generation.eval_temperature, generation.top_p, generation.top_k)
         self.engine.sync(self.policy, self.version)
-        return self.engine.generate(
-            prompts, samples, sampling=sampling, max_new_tokens=training.response_max_length, seed=seed
-        )
+        limit, seed = training.response_max_length, derived_seed(training.seed, "evaluation", *of)
+        return self.engine.generate(prompts, samples, sampling=sampling, max_new_tokens=limit, seed=seed)
 
 
 @dataclass(frozen=True, slots=True)

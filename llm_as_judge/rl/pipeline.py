@@ -36,14 +36,12 @@ from llm_as_judge.rl.buffer import ExperienceBuffer
 from llm_as_judge.rl.report import Log, Timer
 from llm_as_judge.rl.rollout import Collector, Engine, Episode, Place, RolloutParts, next_turns, refuse, to_repair
 from llm_as_judge.rl.update import Learner
-from llm_as_judge.seeds import stream_seed
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Attempt, Completion, Group, OnCompletion, Problem, Prompt, Question
 from llm_as_judge.workflow.prompt import Layer1
 
 #: Of the adapter.
 Weights = Sequence[Tensor]
-#: Seeds of a batch's repairs are numbered from here, above those of refills.
-_REPAIRS = 10_000
 #: Attempts to draw problems whose prompts fit.
 MAX_REDRAWS = 20
 
@@ -72,14 +70,13 @@ class TrainerParts:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Problems with their sampled workflows; ``seed`` is for the executor's requests.
+    """Problems with their sampled workflows.
 
     ``attempts`` are the earlier ones of each episode, ``turns`` the number of times that repairs were sampled.
     """
 
     problems: Sequence[Problem]
     completions: Sequence[Sequence[Completion]]
-    seed: int
     step: int = 0  # that trains on it
     version: int = 0  # of the weights
     attempts: Sequence[Sequence[tuple[Attempt, ...]]] = ()
@@ -162,8 +159,8 @@ class Pipeline:
         drawn = await on_device(timer.phase("prompt")(self._draw), step, size)
         problems = [problem for problem, _, _ in drawn]
         await on_device(timer.phase("sync")(parts.engine.sync), parts.policy, version)
-        seed, repairs = stream_seed(config.seed, step, -1 - refill), parts.rollout.repairs
-        batch = Sampled(problems, (), seed, step, version, refill=refill, unrepaired=repairs > 0)
+        repairs = parts.rollout.repairs
+        batch = Sampled(problems, (), step, version, refill=refill, unrepaired=repairs > 0)
         collector = self._collector(batch)
 
         def start(place: int, member: int, completion: Completion) -> None:
@@ -172,9 +169,9 @@ class Pipeline:
                 loop.call_soon_threadsafe(collector.start, place, member, completion)
 
         try:
-            work, stream = timer.phase("generate")(self._generate), 1 + refill if refill else 0  # 1: shuffled rewards
+            work = timer.phase("generate")(self._generate)
             prompts = [ids for _, ids, _ in drawn]
-            found = await on_device(work, step, stream, prompts, config.num_return_sequences_in_group, start)
+            found = await on_device(work, batch, prompts, config.num_return_sequences_in_group, start)
             completions = [[replace(c, prefill=p) for c in group] for group, (*_, p) in zip(found, drawn, strict=True)]
             batch = replace(batch, completions=completions)
             if repairs:
@@ -224,14 +221,14 @@ class Pipeline:
 
     async def _turn(self, batch: Sampled, failed: Mapping[Place, Attempt], timer: Timer, weights: Weights) -> Sampled:
         """Add another turn to the episodes of ``batch`` that ``failed``, by the adapter's ``weights``."""
-        parts, stream = self._parts, _REPAIRS * (1 + batch.turns) + batch.refill
+        parts, batch = self._parts, replace(batch, turns=batch.turns + 1)
 
         def sample() -> list[Completion]:
             with parts.policy.holding(weights) if weights else nullcontext():
                 parts.engine.sync(parts.policy, batch.version)
                 return next_turns(
                     parts.policy,
-                    partial(self._generate, batch.step, stream),
+                    partial(self._generate, batch),
                     [batch.episode(*key)[0] for key in failed],
                     [attempt.told for attempt in failed.values()],
                 )
@@ -242,20 +239,22 @@ class Pipeline:
         for ((place, member), attempt), completion in zip(failed.items(), sampled, strict=True):
             completions[place][member] = completion
             attempts[place][member] = (*attempts[place][member], attempt)
-        return replace(batch, completions=completions, attempts=attempts, turns=batch.turns + 1)
+        return replace(batch, completions=completions, attempts=attempts)
 
     def _generate(
-        self, step: int, stream: int, prompts: Sequence[Sequence[int]], n: int = 1, start: OnCompletion | None = None
+        self, batch: Sampled, prompts: Sequence[Sequence[int]], n: int = 1, start: OnCompletion | None = None
     ) -> list[list[Completion]]:
+        seed = derived_seed(self._config.seed, batch.step, "completions", batch.refill, batch.turns)
         return self._parts.engine.generate(
             prompts, n, sampling=self._parts.sampling, max_new_tokens=self._config.response_max_length,
-            seed=stream_seed(self._config.seed, step, stream), on_completion=start,
+            seed=seed, on_completion=start,
         )  # fmt: skip
 
     def _collector(self, batch: Sampled) -> Collector:
         parts = self._parts.rollout
+        seed = derived_seed(self._config.seed, batch.step, "rollouts", batch.refill)
         repairs = parts.repairs if batch.unrepaired else 0
-        return Collector(batch.problems, parts, batch.seed, limit=self._limit, common_seeds=True, repairs=repairs)
+        return Collector(batch.problems, parts, seed, limit=self._limit, common_seeds=True, repairs=repairs)
 
     def _draw(self, step: int, count: int) -> list[tuple[Problem, list[int], str]]:
         """Draw problems, each with its prompt's token ids and the prefill of its reply.

@@ -22,7 +22,7 @@ from llm_as_judge.rl.pipeline import Pipeline, TrainerParts
 from llm_as_judge.rl.report import Meter, Timer, log_step, step_report
 from llm_as_judge.rl.stops import Stops
 from llm_as_judge.rl.update import Batch, TrainingStopped
-from llm_as_judge.seeds import stream_seed
+from llm_as_judge.seeds import derived_seed
 from llm_as_judge.types import Group
 
 logger = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class Trainer:
 
     def _credit(self, groups: Sequence[Group]) -> list[CreditedGroup]:
         config = self.config
-        shuffled = stream_seed(config.seed, self.step, 1) if config.shuffle_rewards else None
+        shuffled = derived_seed(config.seed, self.step, "rewards") if config.shuffle_rewards else None
         return credit(groups, config.scale_rewards, shuffled)
 
     def resume(self, path: Path) -> None:

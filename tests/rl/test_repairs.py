@@ -20,7 +20,7 @@ from llm_as_judge.policy.sampling import Sampling
 from llm_as_judge.rl.rollout import RolloutParts, conclude, run_attempt
 from llm_as_judge.rl.trainer import Trainer
 from llm_as_judge.runlog import encoded
-from llm_as_judge.types import Completion, Execution, Group, Prompt, Question, Rollout
+from llm_as_judge.types import Completion, Execution, Group, Prompt, Question, Rollout, Verdict
 
 
 class Picky(Slow):
@@ -125,6 +125,19 @@ async def test_speed_interruptions_and_engines_change_nothing(tmp_path: Path) ->
         assert len(unrepaired) == (lookahead > 0) and all("weights" in batch for batch in unrepaired)
         await resumed.train(3)
         assert tiny.alike(quick, resumed)
+
+
+async def test_every_batch_refill_and_turn_draws_other_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judge = tiny.Judges(lambda number, problem: Verdict(None, "llm"))  # no group has contrast, all are replaced
+    made, generate, seeds = trainer(tmp_path, judge=judge, refill_rounds=1), LocalEngine.generate, list[int]()
+
+    def recorded(self: LocalEngine, *args: Any, seed: int = 0, **more: Any) -> list[list[Completion]]:
+        seeds.append(seed)
+        return generate(self, *args, seed=seed, **more)
+
+    monkeypatch.setattr(LocalEngine, "generate", recorded)
+    await made.train()
+    assert len(seeds) == len({*seeds}) >= 5 * 2 * 3, "of steps, refills and turns"
 
 
 async def test_a_turn_that_was_cut_off_gets_its_end_which_is_not_trained_on(tmp_path: Path) -> None:
