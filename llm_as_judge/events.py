@@ -106,6 +106,7 @@ class StepReport(Event, kw_only=True, frozen=True, tag="step"):
     entropy: float = math.nan  # nats per trained token
     clip_fraction: float = math.nan
     corrected: float = math.nan  # share of trained tokens whose importance weight was truncated or masked
+    sampling_logp_difference: float = math.nan  # mean absolute, of log-probs: trainer minus engine
     grad_norm: float = math.nan
     learning_rate: float = math.nan
     temperature: float = math.nan  # of sampling

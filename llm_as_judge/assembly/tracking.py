@@ -145,6 +145,7 @@ def step_metrics(report: StepReport) -> dict[str, float]:
         "completions/mean_length": report.completion_tokens,
         "completions/clipped_ratio": report.truncated,
         "clip_ratio/region_mean": report.clip_fraction,
+        "sampling/sampling_logp_difference/mean": report.sampling_logp_difference,
         **picked(report, "reward_std loss kl entropy grad_norm learning_rate"),
         "step_time": sum(report.seconds.values()),
         **{f"rewards/{term}/mean": mean for term, mean in report.terms.items()},

@@ -45,8 +45,7 @@ def solve(
     cli.show_caveat(console, settings)
     solution = cli.run(answer())
     cli.show(console, cli.policy_name(checkpoint, settings))
-    finished = solution.execution.outcome == "finished"
-    cli.print_result(solution.as_json(), as_json, "\n".join(_lines(solution)), finished)
+    cli.print_result(solution.as_json(), as_json, "\n".join(_lines(solution)), solution.execution.outcome == "finished")
 
 
 def _lines(solution: "Solution") -> Iterator[str]:

@@ -50,6 +50,7 @@ class LossOutputs(NamedTuple):
     entropy: float
     clipped: float
     corrected: float  # tokens whose importance weight was truncated or masked
+    difference: float  # of the tokens' log-probs from the engine's, absolute
 
 
 def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> LossOutputs:
@@ -88,7 +89,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
         per_token = -ratio.clamp(max=high).detach() * advantages * logprobs
     else:
         per_token = -torch.minimum(ratio * advantages, ratio.clamp(low, high) * advantages)
-    importance, corrected = importance_weights(old, inputs, config)
+    importance, *compared = importance_weights(old, inputs, config)
     per_token = per_token * importance
     kl = torch.zeros_like(logprobs)
     if inputs.ref_logprobs is not None:
@@ -109,7 +110,7 @@ def policy_loss(inputs: LossInputs, config: TrainingConfig, normaliser: Normalis
         clipped = (((ratio < low) & (advantages < 0)) | ((ratio > high) & (advantages > 0))) & mask
         entropy = 0.0 if inputs.entropy is None else float((torch.where(mask, inputs.entropy, 0.0)).sum())
     divergence = float((kl.detach() * weight).sum())
-    return LossOutputs(loss, float(mask.sum()), divergence, entropy, float(clipped.sum()), corrected)
+    return LossOutputs(loss, float(mask.sum()), divergence, entropy, float(clipped.sum()), *compared)
 
 
 def folded(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -> tuple[Tensor, LossOutputs]:
@@ -125,8 +126,8 @@ def folded(inputs: LossInputs, config: TrainingConfig, normaliser: Normaliser) -
     return -gradient, out._replace(loss=out.loss.detach())
 
 
-def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float]:
-    """Compute weights [B, T], [B, 1] or [] that correct for the engine's distribution; count tokens beyond the bounds.
+def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) -> tuple[Tensor, float, float]:
+    """Compute weights [B, T], [B, 1] or [] for the engine's distribution, tokens beyond bounds, sum of differences.
 
     The weight is exp(``old`` - sampling log-prob) of the token or the sequence. Above the cap or below the minimum it
     is truncated, or the token (the sequence) is masked, as in TRL and IcePop (Ling Team 2025). A batch with older
@@ -134,11 +135,12 @@ def importance_weights(old: Tensor, inputs: LossInputs, config: TrainingConfig) 
     """
     one = torch.ones((), dtype=old.dtype, device=old.device)
     if inputs.sampling_logprobs is None or config.importance_sampling == "off":
-        return one, 0.0
+        return one, 0.0, 0.0
     mask, low, cap = inputs.mask, config.importance_sampling_clip_min, config.importance_sampling_cap
     difference = torch.where(mask, old.detach() - inputs.sampling_logprobs.to(old), 0.0)
+    apart = float(difference.abs().sum())
     if config.importance_sampling.startswith("sequence"):
         difference = difference.sum(-1, keepdim=True)
     weights = difference.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
     beyond, truncates = (weights > cap) | (weights < low), config.importance_sampling.endswith("truncate")
-    return weights.clamp(low, cap) if truncates else weights.masked_fill(beyond, 0), float((beyond & mask).sum())
+    return weights.clamp(low, cap) if truncates else weights.masked_fill(beyond, 0), float((beyond & mask).sum()), apart

@@ -27,7 +27,7 @@ class TinkerLearner:
     def update(self, batch: Batch, sampling: Sampling, version: int) -> UpdateReport:
         """Update as ``Learner.update``; also raises ``ProviderError``."""
         policy, config, completions = self.optimizer, batch.config, [row.completion for row in batch.rows]
-        sums, loss, norm = [0.0] * 5, 0.0, None
+        sums, loss, norm = [0.0] * 6, 0.0, None
         if not completions:
             return UpdateReport()
         if config.beta:
@@ -42,10 +42,9 @@ class TinkerLearner:
                 self.unsettled = True
                 norm = policy.step(completions, current, advantages, rate, config.max_grad_norm, config.weight_decay)
             if not (finite and math.isfinite(norm or 0.0)):
-                raise TrainingStopped(
-                    f"step {version + 1}: the gradient is not finite; lower the learning rate ({config.learning_rate})"
-                )
-            loss, totals = float(out.loss), (out.tokens, out.kl, math.nan, out.clipped, out.corrected)
+                cure = f"lower training.learning_rate ({config.learning_rate})"
+                raise TrainingStopped(f"step {version + 1}: the gradient is not finite; {cure}")
+            loss, totals = float(out.loss), (out.tokens, out.kl, math.nan, out.clipped, out.corrected, out.difference)
             sums = [a + b for a, b in zip(sums, totals, strict=True)]
         return UpdateReport.of(config, loss, sums, math.nan if norm is None else norm)
 

@@ -47,13 +47,13 @@ class UpdateReport:
     clip_fraction: float = 0.0
     grad_norm: float = 0.0
     corrected: float = 0.0  # share of tokens whose importance weight was truncated or masked
+    sampling_logp_difference: float = 0.0  # absolute, trainer minus engine; 0 without importance sampling
 
     @classmethod
     def of(cls, config: TrainingConfig, loss: float, sums: Sequence[float], norm: float) -> "UpdateReport":
         """Build it from ``sums`` over all epochs, those of ``LossOutputs`` from ``tokens`` on."""
-        tokens, *totals = sums
-        kl, entropy, clipped, corrected = (total / tokens for total in totals)
-        return cls(loss, kl if config.beta else math.nan, entropy, clipped, norm, corrected)
+        kl, entropy, clipped, *compared = (total / sums[0] for total in sums[1:])
+        return cls(loss, kl if config.beta else math.nan, entropy, clipped, norm, *compared)
 
 
 class Optimizer(Protocol):
@@ -65,9 +65,7 @@ class Optimizer(Protocol):
     def learning_rate(self) -> float: ...  # of the last step
 
     def share(self) -> None: ...  # called before the first work
-
     def save(self, folder: Path) -> None: ...
-
     def load(self, folder: Path) -> None: ...
 
 
