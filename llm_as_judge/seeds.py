@@ -1,4 +1,4 @@
-"""Derived seeds: everything random in a run follows from ``training.seed`` and what is named here.
+"""Derived seeds: everything random in training follows from ``training.seed`` and what is named here.
 
 A step's seeds name the step, a rollout's and a request's their content, so that a run resumes without the states of
 generators, and neither order nor timing changes a reply.

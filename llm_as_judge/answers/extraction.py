@@ -182,11 +182,12 @@ def marks(text: str) -> list[tuple[int, int, str]]:
 
 def ends_closed(text: str) -> bool:
     """Tell whether a reply ends with a closed box or tag, so that its answer is whole even if it was cut off."""
-    text = visible(text)
+    said, text = text.rsplit("</think>", 1)[-1], visible(text).lower()
     closing = _closing_braces(text)
-    ends = [closing[box.end()] for box in _BOX.finditer(text) if box.end() in closing]
-    ends += [tag.end() for tag in re.finditer("</answer>", text, re.IGNORECASE)]
-    return bool(ends) and not re.search(r"\w", text[max(ends) :])
+    boxes = [closing.get(box.end(), len(text)) for box in _BOX.finditer(text)]
+    tags = [tag.end() - 1 for tag in re.finditer("</answer>", text)]
+    closed = text.count("<answer>") == len(tags) and "<think>" not in said and max(boxes, default=0) < len(text)
+    return bool(boxes or tags) and closed and re.fullmatch(r"[\s$.*\\)\]]*", text[max(boxes + tags) + 1 :]) is not None
 
 
 def last_boxed(text: str) -> str | None:

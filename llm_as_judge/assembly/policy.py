@@ -59,10 +59,10 @@ def load_policy(config: Config, adapter: Path | None = None) -> Policy:
     """Load the configured policy with the weights of ``adapter`` (default: a new adapter, or ``model.adapter``, of
     which a folder of checkpoints, as a warm-up writes it, stands for the newest).
     """
-    return Policy.load(config.base_model.path, _started(config).model, seed=config.training.seed, adapter=adapter)
+    return Policy.load(config.base_model.path, start_of(config).model, seed=config.training.seed, adapter=adapter)
 
 
-def _started(config: Config) -> Config:
+def start_of(config: Config) -> Config:
     """Return ``config`` with the newest checkpoint instead of a folder of checkpoints as ``model.adapter``."""
     start = config.model.adapter
     if start and not (start / "adapter_config.json").exists() and (newest := latest(start)):
@@ -78,7 +78,7 @@ def load_author(
     prompt = Layer1(config.workflow, config.data.domains, config.choices)
     if config.generation.engine == "tinker":
         progress.say(f"policy: {base} on {config.engine.base_url}")
-        served = TinkerPolicy(_started(config), adapter, progress.say)
+        served = TinkerPolicy(start_of(config), adapter, progress.say)
         return _author(served, served, prompt, config, adapter)
     if policy is None:
         progress.say(f"loading the policy {base}")

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llm_as_judge.assembly.policy import checkpoint_folder
+from llm_as_judge.assembly.policy import adapter_digest, checkpoint_folder, start_of
 from llm_as_judge.assembly.progress import Progress
 from llm_as_judge.config.fields import names_input
-from llm_as_judge.config.identity import IRRELEVANT, decisive, identity
+from llm_as_judge.config.identity import IRRELEVANT, decisive
 from llm_as_judge.config.loading import to_yaml
 from llm_as_judge.config.schema import LEAVES, SECTIONS, Config
 from llm_as_judge.errors import ConfigError, DataError
@@ -65,8 +65,8 @@ class RunFolder:
         began = time.time()
         digest = hashlib.sha256(f"{self.config_text}\n{data_digest}\n{began}".encode()).hexdigest()[:6]
         run_id = time.strftime("%Y%m%d-%H%M%S", time.gmtime(began)) + f"-{digest}"
-        about = {"id": run_id, "began": began, "config": identity(self.config)[:16], "data": data_digest}
-        write_json(self.checkpoints / _IDENTITY, {**about, "settings": _deciding(self.config)})
+        about = {"id": run_id, "began": began, "data": data_digest, "settings": _deciding(self.config)}
+        write_json(self.checkpoints / _IDENTITY, about)
         return Started(self, run_id, EventLog(self.log_file))
 
 
@@ -103,7 +103,10 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
         if newest is not None:
             if previous not in ("", checkpoint.verify(newest)):
                 raise DataError(f"{newest} does not belong to the run {previous} of its folder; remove it")
-            if changed := [*_changes(about.get("settings", {}), _deciding(config))]:
+            if not (was := about.get("settings")):
+                cure = f"start a new run from its adapter: --fresh --set model.adapter={newest}"
+                raise ConfigError(f"{checkpoints / _IDENTITY} has no settings to compare (an earlier version?); {cure}")
+            if changed := [*_changes(was, _deciding(config))]:
                 raise ConfigError(
                     f"--resume with settings that differ from {newest}: {'; '.join(changed)}. Set them back to "
                     "continue, or start a new run with --fresh"
@@ -116,20 +119,18 @@ def open_folder(config: Config, *, resume: bool, progress: Progress) -> Iterator
 
 
 def _deciding(config: Config) -> dict[str, Any]:
-    """Return the settings that decide what is learned, files by their contents; those of data are compared as problems.
-
-    Prices decide only among several executors, by which tokens are weighed.
-    """
+    """Return the settings that decide what is learned, files by their contents (those of data: as problems)."""
     kept = decisive(config, [section for section in SECTIONS if section not in _NOT_LEARNED])
-    found = {f"{section}.{name}": value for section, own in kept.items() for name, value in own.items()}
-    free = {name for name, field in LEAVES.items() if "free" in field.metadata}
-    free |= {name for name in found if name.startswith("executor.price_") and not config.executors}
+    whole = {"executors": kept.pop("executors", {}), "model.adapter": adapter_digest(start_of(config).model.adapter)}
+    found = {f"{section}.{name}": value for section, own in kept.items() for name, value in own.items()} | whole
+    free = {name for name, field in LEAVES.items() if "free" in field.metadata} | {"model.model_name"}  # the folder's
     free |= {name for name in found if name.startswith("data.") and names_input(LEAVES[name])}
+    free |= {name for name in found if ".price_" in name and not config.executors}  # tokens are weighed among several
     return {name: value for name, value in found.items() if name not in free}
 
 
 def _changes(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys([*now, *was]):
-        if was.get(name, now.get(name)) != now.get(name):
-            files = name == "model.model_name" or (name in LEAVES and names_input(LEAVES[name]))
-            yield f"{name} or its files" if files else f"{name} was {was[name]}, is {now.get(name)}"
+    for name, value in now.items():
+        if (before := was.get(name, value)) != value:
+            named = name in LEAVES and names_input(LEAVES[name])
+            yield f"{name} or its files" if named else f"{name} was {before}, is {value}"

@@ -44,7 +44,7 @@ class ModelConfig(Strict):
     device: Free[str] = Field(
         "auto", pattern=r"^(auto|cpu|mps|cuda(:\d+)?)$", description="auto, cpu, mps, cuda or cuda:N."
     )
-    gradient_checkpointing: bool = Field(False, description="Recompute activations in the backward pass, for memory.")
+    gradient_checkpointing: Free[bool] = Field(False, description="Save memory: activations are computed twice.")
     adapter: InputPath | None = Field(
         None, description="Initial adapter: its folder, or a folder of checkpoints for the newest; null: a new one."
     )
@@ -94,7 +94,7 @@ class TrainingConfig(Strict):
     )
     micro_batch_tokens: Free[int] = Field(16384, gt=0, description="Tokens a pass (CPU: up to 1024); affects rounding.")
     save_every: Free[int] = Field(50, ge=0, description="Steps between checkpoints; 0 = only at the end.")
-    keep_checkpoints: int = Field(0, ge=0, description="Newest checkpoints kept, and the best validated one; 0 = all.")
+    keep_checkpoints: Free[int] = Field(0, ge=0, description="Newest checkpoints kept, and the best one; 0 = all.")
     eval_every: Free[int] = Field(0, ge=0, description="Steps between validations; 0 = never.")
     prompt_max_length: int = Field(3072, gt=0, description="Maximum prompt length in tokens.")
     response_max_length: int = Field(1024, gt=0, description="Maximum workflow length in tokens.")

@@ -50,8 +50,8 @@ class Stops:
             return ""
         return (
             f"valid workflows fell to {self._valid_average:.0%} (running average) from {self._best_valid:.0%} at best; "
-            "continue from the last checkpoint (or an earlier one: remove later folders) with --resume and a lower "
-            f"training.learning_rate (now {self._config.learning_rate}) or higher training.beta ({self._config.beta})"
+            "continue from the last checkpoint by --resume (from an earlier one: remove the folders after it), with a "
+            f"lower training.learning_rate ({self._config.learning_rate}) or higher training.beta ({self._config.beta})"
         )
 
     def _standstill(self, report: StepReport, groups: Sequence[Group]) -> str:

@@ -68,7 +68,7 @@ class Trainer:
                     await self._validate(parts.evaluate)
         except (KeyboardInterrupt, asyncio.CancelledError, Exception):
             if self.learner.unsettled:
-                logger.warning("the step is not finished; the last checkpoint on disk remains")
+                logger.warning("this step is not saved; --resume continues from the last checkpoint, if there is one")
             else:
                 # On the device's thread, which a second Ctrl-C does not reach: launchers send signals repeatedly.
                 try:

@@ -82,10 +82,12 @@ def test_resume_refuses_and_lists_changed_settings(finished_run: FinishedRun, tm
     for part in ("seed was 0, is 7", "token_budget was", "sandbox.cpu_seconds was", "--fresh"):
         assert part in error
     assert not any(free in error for free in ("max_steps", "timeout_s", "learning_rate"))
+    run = finished_run.copy(tmp_path / "older")
+    (run.checkpoint.parent / "run.json").unlink()
+    assert "no settings to compare" in cli.refused("train", *as_options(run.overrides), "--resume")
 
 
 def test_resume_compares_files_by_content(finished_run: FinishedRun, tmp_path: Path, cli: CommandLine) -> None:
-    """The KL reference, verdicts and rewards of a run stay what they were."""
     run, own = finished_run.copy(tmp_path), tmp_path / "own.py"
     own.write_text("def right(question, answer): return 1.0\ndef brief(completions, **_): return [0.0]\n")
     named = (f"judge.function={own}:right", f"reward.functions={{'{own}:brief': 0.2}}")
@@ -96,6 +98,8 @@ def test_resume_compares_files_by_content(finished_run: FinishedRun, tmp_path: P
     def deciding(function: str, rewards: str) -> dict[str, Any]:
         return _deciding(load_config(EMBEDDED, [*run.overrides, function, rewards]))
 
+    free = "judge.price_per_million_input=3", "gradient_checkpointing=true"
+    assert not [*_changes(deciding(*named), _deciding(load_config(EMBEDDED, [*run.overrides, *named, *free])))]
     was, moved = deciding(*named), own.rename(tmp_path / "moved.py")
     again = [part.replace(str(own), str(moved)) for part in named]
     assert not [*_changes(was, deciding(*again))]

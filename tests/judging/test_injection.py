@@ -149,12 +149,7 @@ async def test_a_cut_off_answer_counts_only_in_a_closed_box() -> None:
     assert (verdict.correct, verdict.tier) == (False, "llm")
     assert "cut off" in model.asked[0]["prompt"]
     assert (await judge.verdict(problem("7"), "The answer is 7", cut_off=True)).tier == "llm"  # perhaps of 72
-    for said, gold, accepted in (
-        (r"The answer is \boxed{7}", "7", True), (r"So $\boxed{x^{2}}$.", "x^{2}", True),
-        ("<answer>7</answer>", "7", True), ("So the answer is x^{2}", "x^{2}", False), ("#### 12", "12", False),
-        ("thus <answer>x^{2}", "x^{2}", False), ("#### x^{2}", "x^{2}", False), ("<answer>12", "12", False),
-        (r"\boxed{x^{2}", "x^{2}", False),
-    ):  # fmt: skip
+    for said, gold, accepted in TABLES["cut off"]:
         for any_mark in (False, True):
             assert (compare(said, [gold], "math", cut_off=True, any_mark=any_mark) == "same") is accepted, said
 

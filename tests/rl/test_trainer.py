@@ -157,7 +157,7 @@ async def test_updates_without_a_finite_gradient_are_left_out_and_several_in_a_r
     assert [math.isfinite(norm) for norm in norms] == [True, False, False, True]
     assert equal(adapters[0], adapters[2]) and not equal(adapters[2], adapters[3])
     made, seen = broken(tmp_path / "on", range(2, 9))
-    with pytest.raises(TrainingStopped, match=r"step 4: .* 3 times in a row; continue with --resume"):
+    with pytest.raises(TrainingStopped, match=r"step 4: .* 3 times in a row; lower the learning rate"):
         await made.train(8)
     assert checkpoint.latest(tmp_path / "on") == tmp_path / "on/step_3", "what was paid for is kept"
 

@@ -76,8 +76,9 @@ def test_the_section_has_names_whose_settings_are_those_of_executor(here: Path) 
     dearer = loaded(TWO, "executor.price_per_million_input=9")  # tokens are weighed by it
     first, *changed = (_deciding(one) for one in (loaded(TWO), same, other, dearer))
     assert "hush" not in str(first), "it is written beside the checkpoints"
-    whats = [next(_changes(first, now), "").partition(" was ")[0] for now in changed]
-    assert whats == ["", "executors.strong", "executor.price_per_million_input"]
+    added = _deciding(load_config(None)), _deciding(load_config(None, ["executors.strong.model=a"]))
+    whats = [next(_changes(was, now), "").partition(" was ")[0] for was, now in (*((first, c) for c in changed), added)]
+    assert whats == ["", "executors", "executor.price_per_million_input", "executors"]
     one = "executors: {%s}"
     for text, message in {
         one % "default: {model: b}": "c.yaml:1: 'executors.default.model': 'default' cannot be a name",
