@@ -128,11 +128,9 @@ def _leaf(name: str, origin: str) -> str:
         raise ConfigError(f"{origin}: {name!r} is ambiguous; write {' or '.join(bare)}")
     # One of the named section, else of any, else of the same words.
     both = [{full.partition(".")[2]: full for full in LEAVES if full.startswith(of)} for of in (f"{group}.", "")]
-    full = next((leaves[guess] for leaves in both if (guess := nearest(rest or name, leaves))), "")
-    full = full or next((of for own, of in both[1].items() if {*own.split("_")} == {*(rest or name).split("_")}), "")
-    hint = (
-        f"did you mean {full}?" if full else f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md has those removed"
-    )
+    hit = next((leaves[guess] for leaves in both if (guess := nearest(rest or name, leaves))), "")
+    hit = hit or next((of for own, of in both[1].items() if {*own.split("_")} == {*(rest or name).split("_")}), "")
+    hint = f"did you mean {hit}?" if hit else f"the sections are {', '.join(SECTIONS)}; CHANGELOG.md has those removed"
     raise ConfigError(f"{origin}: unknown setting {name!r}; {hint}")
 
 

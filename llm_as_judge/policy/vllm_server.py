@@ -151,9 +151,9 @@ def keep(command: Sequence[str]) -> int:
 
     signal.signal(signal.SIGTERM, lambda *_: None)  # handled by the command, which does not inherit this handler
     other = command[0] != sys.executable  # PYTHONPATH is for this Python's packages only
-    server_environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or not other}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH" or not other}
     try:
-        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=server_environment)
+        running = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=environment)
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127

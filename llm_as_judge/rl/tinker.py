@@ -42,7 +42,8 @@ class TinkerLearner:
                 self.unsettled = True
                 norm = policy.step(completions, current, advantages, rate, config.max_grad_norm, config.weight_decay)
             if not (finite and math.isfinite(norm or 0.0)):
-                raise TrainingStopped(f"step {version + 1}: the gradient is not finite; lower training.learning_rate")
+                cure = f"lower training.learning_rate ({config.learning_rate})"
+                raise TrainingStopped(f"step {version + 1}: the gradient is not finite; {cure}")
             loss, totals = float(out.loss), (out.tokens, out.kl, math.nan, out.clipped, out.corrected, out.difference)
             sums = [a + b for a, b in zip(sums, totals, strict=True)]
         return UpdateReport.of(config, loss, sums, math.nan if norm is None else norm)

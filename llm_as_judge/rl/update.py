@@ -252,7 +252,8 @@ class Updater:
                 self.unsettled = before
                 what = f"step {work.version + 1}: the gradient norm is {norm}, so that no step is taken"
                 if self._skipped == MOST_SKIPPED:
-                    raise TrainingStopped(f"{what}, {MOST_SKIPPED} times in a row; lower the learning rate")
+                    cure = f"lower the learning rate ({config.learning_rate}) or set model.dtype=float32"
+                    raise TrainingStopped(f"{what}, {MOST_SKIPPED} times in a row; {cure}")
                 logger.warning(what)
         self.ranks.compare(f"step {work.version + 1}: the adapter", self.optimizer.weights)
         return UpdateReport.of(config, loss, sums.tolist()[1:], norm)
